@@ -62,6 +62,8 @@ func read(t testing.TB, path string) []byte {
 	return data
 }
 
+const memoryEvents = "CUDA_GPU_MEMORY_USAGE_EVENTS"
+
 // TestUnusableFiles expects one clear line that names the file and the remedy, or what is wrong if there is none.
 func TestUnusableFiles(t *testing.T) {
 	t.Parallel()
@@ -106,6 +108,10 @@ func TestUnusableFiles(t *testing.T) {
 		{
 			"no column", database(t, noKernels+"CREATE TABLE CUDA_GPU_MEMORY_USAGE_EVENTS (start INTEGER)"), nil,
 			"table CUDA_GPU_MEMORY_USAGE_EVENTS: it has no column globalPid", "newer version of nsys",
+		},
+		{
+			"a view of events", database(t, strings.ReplaceAll(strings.Join(releases[1].tables, "\n"), memoryEvents,
+				"M")+"CREATE VIEW "+memoryEvents+" AS SELECT * FROM M"), nil, memoryEvents + " is a view", export,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -228,7 +234,7 @@ func hostile(t *testing.T, r release, rng *rand.Rand) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, events := s.Malformed, [schema.NumKinds]uint64{}
+	rows, events := s.Malformed+s.ImpossibleSize, [schema.NumKinds]uint64{}
 	for _, n := range s.Events {
 		rows += n
 	}
@@ -236,7 +242,8 @@ func hostile(t *testing.T, r release, rng *rand.Rand) {
 		t.Errorf("no events of a kind: %v", s.Events)
 	}
 	if rows != 4*300 {
-		t.Errorf("%d events and %d malformed rows, want %d", rows-s.Malformed, s.Malformed, 4*300)
+		t.Errorf("events %v, %d malformed rows and %d of impossible size, want %d", s.Events, s.Malformed,
+			s.ImpossibleSize, 4*300)
 	}
 	fold := folded(t, out)
 	messages(t, out, func(_ *recording.Message, b *schema.Batch) { events[b.Kind] += uint64(b.Events) })

@@ -29,12 +29,13 @@ type database struct {
 	bytes   int64
 	db      *sql.DB
 	tables  map[string]map[string]bool // columns by table, all in lower case
+	views   map[string]bool            // in lower case
 	missing []Missing
 }
 
 // open opens an export, and refuses what cannot be one.
 func open(ctx context.Context, path string) (*database, error) {
-	d := &database{path: path, tables: map[string]map[string]bool{}}
+	d := &database{path: path, tables: map[string]map[string]bool{}, views: map[string]bool{}}
 	if err := d.check(); err != nil {
 		return nil, d.explain(err)
 	}
@@ -131,18 +132,20 @@ func (d *database) checkWriter() error {
 
 // readTables reads the names of tables and columns.
 func (d *database) readTables(ctx context.Context) error {
-	rows, err := d.db.QueryContext(ctx, `SELECT m.name, c.name FROM sqlite_schema m, pragma_table_info(m.name) c
-		WHERE m.type IN ('table', 'view')`)
+	rows, err := d.db.QueryContext(ctx, `SELECT m.name, m.type = 'view', c.name
+		FROM sqlite_schema m, pragma_table_info(m.name) c WHERE m.type IN ('table', 'view')`)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var table, column string
-		if err := rows.Scan(&table, &column); err != nil {
+		var view bool
+		if err := rows.Scan(&table, &view, &column); err != nil {
 			return err
 		}
 		table = strings.ToLower(table)
+		d.views[table] = view
 		if d.tables[table] == nil {
 			d.tables[table] = map[string]bool{}
 		}
@@ -172,6 +175,14 @@ func (d *database) need(table string, columns ...string) error {
 		if !d.has(table, c) {
 			return fmt.Errorf("it has no column %s, which gputap needs; use a newer version of nsys", c)
 		}
+	}
+	return nil
+}
+
+// refuseView refuses a view in the place of a table.
+func (d *database) refuseView(name string) error {
+	if d.views[strings.ToLower(name)] {
+		return fmt.Errorf("%s is a view, and gputap needs the table; %s", name, remedyExport)
 	}
 	return nil
 }

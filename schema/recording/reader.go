@@ -52,8 +52,8 @@ func Open(path string) (*Reader, error) {
 
 var errNotRegular = errors.New("it is not a regular file; write it into a file first, and name that file")
 
-// OpenFile opens a regular file to read it. It refuses others before it opens them, because opening a named pipe without
-// a writer blocks for ever, and readers of recordings seek.
+// OpenFile opens a regular file to read it. It refuses others before it opens them: the open of a named pipe without a
+// writer blocks for ever, and readers of recordings seek.
 func OpenFile(path string) (*os.File, error) {
 	info, err := os.Stat(path)
 	if err != nil {

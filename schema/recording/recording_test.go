@@ -351,8 +351,8 @@ func TestOpenRefusesPipes(t *testing.T) {
 	pipe := filepath.Join(dir, "pipe")
 	check(t, unix.Mkfifo(pipe, 0o600))
 	for _, path := range []string{pipe, dir, "/dev/null"} {
-		want := "open the recording: open " + path + ": it is not a regular file; write it into a file first, and name " +
-			"that file"
+		want := "open the recording: open " + path + ": it is not a regular file; write it into a file first, and " +
+			"name that file"
 		if _, err := Open(path); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", path, err, want)
 		}

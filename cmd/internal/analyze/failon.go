@@ -43,8 +43,8 @@ func parseCondition(text string, measures []string) (condition, error) {
 // failFlag adds --fail-on with these measures.
 func (q *question) failFlag(cmd *cobra.Command, measures []string) {
 	q.measures = measures
-	text := "end with status 3 if this holds, such as 'leak>100MiB'; of " + strings.Join(measures, ", ") + "; leak is " +
-		"of one process on all GPUs, peak of one process on one GPU"
+	text := "end with status 3 if this holds, such as 'leak>100MiB'; of " + strings.Join(measures, ", ") +
+		"; leak is of one process on all GPUs, peak of one process on one GPU"
 	if len(measures) == 0 {
 		text = "not for this command: it has no measures"
 	}

@@ -3,6 +3,7 @@ package analyze
 import (
 	"bytes"
 	"database/sql"
+	"fmt"
 	"io"
 	"log/slog"
 	"path/filepath"
@@ -79,6 +80,36 @@ func TestNsightExport(t *testing.T) {
 		"2000\t12352\t4096\t8256\t0\n3000\t8256\t0\t8256\t0\n"
 	if stdout != tsv {
 		t.Errorf("got\n%swant\n%s", stdout, tsv)
+	}
+}
+
+// TestNsightImpossibleSizes: rows of 2^48 bytes or more are left out, so no sum overflows. The largest possible size
+// stays.
+func TestNsightImpossibleSizes(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "report.sqlite")
+	db, err := sql.Open("sqlite", path)
+	check(t, err)
+	_, err = db.Exec(export + `
+CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER, end INTEGER, globalPid INTEGER, bytes INTEGER,
+	copyKind INTEGER);
+INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (10000, 10001, 4242 << 24, 100, 1),
+	(10002, 10003, 4242 << 24, 9223372036854775807, 1);
+INSERT INTO CUDA_GPU_MEMORY_USAGE_EVENTS VALUES
+	(5000, 4242 << 24, 1, 1, 1 << 20, 0, 9223372036854775807, 2, 0, NULL, 0, 0),
+	(5001, 4242 << 24, 1, 1, 2 << 20, 0, 1 << 48, 2, 0, NULL, 0, 0),
+	(5002, 4242 << 24, 1, 1, 3 << 20, 0, (1 << 48) - 1, 2, 0, NULL, 0, 0);`)
+	check(t, err)
+	check(t, db.Close())
+	stdout, err := typed(t, "watermark", path, "-o", "json")
+	peak := fmt.Sprint(`"peak_bytes":`, 8192+64+1<<48-1)
+	if app.ExitCode(err) != 4 || !strings.Contains(err.Error(), "3 rows of the export have an impossible size") ||
+		!strings.Contains(stdout, `"impossible_sizes":3`) || !strings.Contains(stdout, peak) {
+		t.Errorf("status %d, %v, %s", app.ExitCode(err), err, stdout)
+	}
+	stdout, err = typed(t, "bandwidth", path, "-o", "csv")
+	if app.ExitCode(err) != 4 || !strings.Contains(stdout, ",1,100,") {
+		t.Errorf("bandwidth: status %d, %v, %s", app.ExitCode(err), err, stdout)
 	}
 }
 

@@ -155,7 +155,8 @@ func (m *memory) watermark(r *Range) (*Result[Peak], error) {
 		}
 		one := Process[Peak]{Who: whoOf(p), GPUs: map[string]Peak{}}
 		for i := range peaks {
-			one.add(&peaks[i].GPU, Peak{peaks[i].Bytes, app.Time{Time: peaks[i].Time}, liveOf(peaks[i].Live)}, peaks[i].Bytes)
+			at := &peaks[i]
+			one.add(&at.GPU, Peak{at.Bytes, app.Time{Time: at.Time}, liveOf(at.Live)}, at.Bytes)
 		}
 		list = append(list, one)
 	}

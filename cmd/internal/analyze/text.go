@@ -109,6 +109,7 @@ func writeFindings(to io.Writer, f Findings, missing []string) {
 		{f.UnknownContexts, "calls with an unknown CUDA context"},
 		{f.Failed, "calls that failed"},
 		{f.SizeMismatches, "frees of another size than the allocation"},
+		{f.ImpossibleSizes, "rows of the export with an impossible size"},
 	} {
 		if one.n > 0 {
 			fmt.Fprintf(to, "\n%s: %d", one.text, one.n)

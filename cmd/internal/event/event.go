@@ -41,9 +41,10 @@ type Event struct {
 func Of(b *schema.Batch, i int) Event {
 	thread := &b.Threads[b.Thread().At(i)]
 	e := Event{
-		Time: app.Time{Time: b.Wall(schema.KTime(b.Time().At(i)))}, Cluster: b.Cluster, Host: b.Host, Kind: b.Kind.String(),
-		PID: b.Processes[thread.Process].PID, TID: thread.TID, Comm: b.Processes[thread.Process].Comm,
-		Result: uint32(b.Result().At(i)), Bytes: b.Bytes().At(i), Seconds: float64(b.Duration().At(i)) / 1e9,
+		Time: app.Time{Time: b.Wall(schema.KTime(b.Time().At(i)))}, Cluster: b.Cluster, Host: b.Host,
+		Kind: b.Kind.String(), PID: b.Processes[thread.Process].PID, TID: thread.TID,
+		Comm: b.Processes[thread.Process].Comm, Result: uint32(b.Result().At(i)), Bytes: b.Bytes().At(i),
+		Seconds: float64(b.Duration().At(i)) / 1e9,
 	}
 	if gpu := b.GPU().At(i); gpu != 0 {
 		e.GPU = b.GPUs[gpu-1].UUID

@@ -13,8 +13,9 @@ type Findings struct {
 	Reallocations   uint64 `json:"reallocations"`   // over live memory: its free was not seen
 	LateFrees       uint64 `json:"late_frees"`      // of a life that such an allocation has ended
 	UnknownContexts uint64 `json:"unknown_contexts"`
-	Failed          uint64 `json:"failed_calls"`    // of the memory functions
-	SizeMismatches  uint64 `json:"size_mismatches"` // frees of another size than the allocation; only Nsight tells sizes
+	Failed          uint64 `json:"failed_calls"`     // of the memory functions
+	SizeMismatches  uint64 `json:"size_mismatches"`  // frees of another size than the allocation; of Nsight
+	ImpossibleSizes uint64 `json:"impossible_sizes"` // rows of Nsight with 2^48 bytes or more: left out
 }
 
 // quality is what a fold found in a range, by process.
