@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -110,6 +111,17 @@ INSERT INTO CUDA_GPU_MEMORY_USAGE_EVENTS VALUES
 	stdout, err = typed(t, "bandwidth", path, "-o", "csv")
 	if app.ExitCode(err) != 4 || !strings.Contains(stdout, ",1,100,") {
 		t.Errorf("bandwidth: status %d, %v, %s", app.ExitCode(err), err, stdout)
+	}
+}
+
+// TestEmptyExport: the name says that it is to be an export.
+func TestEmptyExport(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "report.sqlite")
+	check(t, os.WriteFile(path, nil, 0o600))
+	_, err := typed(t, "watermark", path)
+	if app.ExitCode(err) != 1 || !strings.Contains(err.Error(), path+": the file is empty; export the report again") {
+		t.Errorf("status %d, %v", app.ExitCode(err), err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"path/filepath"
 	"time"
 
 	"github.com/gputap/gputap/producer/nsys"
@@ -31,7 +32,11 @@ func Open(ctx context.Context, path string) (*Source, error) {
 	if nsys.Is(path) {
 		return openNsight(ctx, path)
 	}
-	return openRecording(path)
+	s, err := openRecording(path)
+	if errors.Is(err, recording.ErrNotRecording) && filepath.Ext(path) == ".sqlite" {
+		return openNsight(ctx, path) // it says what is wrong with the export
+	}
+	return s, err
 }
 
 func openRecording(path string) (*Source, error) {
