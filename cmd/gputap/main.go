@@ -44,7 +44,7 @@ Exit status of every command: 0 success; 1 an error; 2 wrong flags or configurat
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		if before := cmd.Flags().Args(); cmd.HasSubCommands() && len(before) > 0 { // the flags are of the unknown command
+		if before := cmd.Flags().Args(); cmd.HasSubCommands() && len(before) > 0 { // the flag is that of the command
 			return unknownCommand(cmd, before[0])
 		}
 		return app.Usage(fmt.Errorf("%w; see %s --help", config.FlagError(err), cmd.CommandPath()))
@@ -84,8 +84,8 @@ func group(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// unknownCommand suggests a command only if it differs from the given one by a typing mistake. Else it lists the commands
-// below the parent, unless the parent is gputap itself, which has too many for a line.
+// unknownCommand suggests a command only if it differs from the given one by a typing mistake. Else it lists the
+// commands below the parent, unless the parent is gputap itself, which has too many for a line.
 func unknownCommand(parent *cobra.Command, given string) error {
 	var names []string
 	for _, c := range parent.Commands() {

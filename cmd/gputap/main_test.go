@@ -49,7 +49,7 @@ func TestErrorsNameFlagsAndArguments(t *testing.T) {
 		"config print":           "no program given; use one of producer, leak",
 		"run --":                 "no command follows --; name one, or leave -- out to watch the whole host",
 		"run train.py":           `unexpected argument "train.py"; write -- before the command to run`,
-		"export foo F -o x":      `unknown command "foo": use gputap export csv, jsonl, memory-viz, parquet, perfetto, pprof`,
+		"export foo F -o x":      `unknown command "foo": use gputap export csv, jsonl, memory-viz, parquet, perfetto, `,
 		"export jsnol F -o x":    `unknown command "jsnol": did you mean gputap export jsonl?`,
 		"export -o x":            "unknown shorthand flag: 'o' in -o; see gputap export --help",
 		"analyze diff A":         "no B given; use gputap analyze diff A B",
