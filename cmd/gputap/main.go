@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -43,6 +44,9 @@ Exit status of every command: 0 success; 1 an error; 2 wrong flags or configurat
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if before := cmd.Flags().Args(); cmd.HasSubCommands() && len(before) > 0 { // the flag is that of the command
+			return unknownCommand(cmd, before[0])
+		}
 		return app.Usage(fmt.Errorf("%w; see %s --help", config.FlagError(err), cmd.CommandPath()))
 	})
 	group(root).AddCommand(commands(p)...)
@@ -80,7 +84,8 @@ func group(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// unknownCommand suggests a command only if it differs from the given one by a typing mistake.
+// unknownCommand suggests a command only if it differs from the given one by a typing mistake. Else it lists the
+// commands below the parent, unless the parent is gputap itself, which has too many for a line.
 func unknownCommand(parent *cobra.Command, given string) error {
 	var names []string
 	for _, c := range parent.Commands() {
@@ -88,6 +93,10 @@ func unknownCommand(parent *cobra.Command, given string) error {
 	}
 	if nearest := config.Nearest(given, names); nearest != "" {
 		return app.Usage(fmt.Errorf("unknown command %q: did you mean %s %s?", given, parent.CommandPath(), nearest))
+	}
+	if parent.HasParent() {
+		return app.Usage(fmt.Errorf("unknown command %q: use %s %s", given, parent.CommandPath(),
+			strings.Join(names, ", ")))
 	}
 	return app.Usage(fmt.Errorf("unknown command %q; see %s --help", given, parent.CommandPath()))
 }
@@ -127,17 +136,19 @@ func explainArguments(cmd *cobra.Command) {
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		err := check(cmd, args)
-		switch {
+		_, names, _ := strings.Cut(cmd.Use, " ")
+		switch each := strings.Fields(names); {
 		case err == nil || app.ExitCode(err) != 1:
 			return err
+		case len(args) > 0 && len(args) < len(each) && check(cmd, append(slices.Clip(args), "")) == nil:
+			return app.Usage(fmt.Errorf("no %s given; use %s %s", each[len(args)], cmd.CommandPath(), names))
 		case len(args) == 0:
-			_, names, _ := strings.Cut(cmd.Use, " ")
 			return app.Usage(fmt.Errorf("no %s given; use %s %s", optional.ReplaceAllString(names, ""),
 				cmd.CommandPath(), names))
 		}
-		first := 0 // unexpected argument
-		for check(cmd, args[:first+1]) == nil {
-			first++
+		first := len(args) - 1 // unexpected argument: it follows the most arguments that are right
+		for first > 0 && check(cmd, args[:first]) != nil {
+			first--
 		}
 		return app.Usage(fmt.Errorf("unexpected argument %q; see %s --help", args[first], cmd.CommandPath()))
 	}

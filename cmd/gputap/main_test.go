@@ -49,6 +49,13 @@ func TestErrorsNameFlagsAndArguments(t *testing.T) {
 		"config print":           "no program given; use one of producer, leak",
 		"run --":                 "no command follows --; name one, or leave -- out to watch the whole host",
 		"run train.py":           `unexpected argument "train.py"; write -- before the command to run`,
+		"export foo F -o x":      `unknown command "foo": use gputap export csv, jsonl, memory-viz, parquet, perfetto, `,
+		"export jsnol F -o x":    `unknown command "jsnol": did you mean gputap export jsonl?`,
+		"export -o x":            "unknown shorthand flag: 'o' in -o; see gputap export --help",
+		"analyze diff A":         "no B given; use gputap analyze diff A B",
+		"analyze diff":           "no A B given; use gputap analyze diff A B",
+		"analyze diff A B C":     `unexpected argument "C"; see gputap analyze diff --help`,
+		"analyze usage --by x F": `--by "x": use one of class, gpu, name, stack, symbol, thread, torch`,
 		"get host":               `unknown command "host": did you mean gputap get hosts?`,
 	} {
 		_, err := typed(t, strings.Fields(line)...)
@@ -82,6 +89,25 @@ func TestHelpHasExamplesAndExitStatus(t *testing.T) {
 	for _, c := range rootCommand().Commands() {
 		check(c)
 	}
+}
+
+// TestHelpSaysNothingTwice compares the paragraphs of each help text.
+func TestHelpSaysNothingTwice(t *testing.T) {
+	t.Parallel()
+	var check func(c *cobra.Command)
+	check = func(c *cobra.Command) {
+		seen := map[string]bool{}
+		for paragraph := range strings.SplitSeq(c.Long, "\n\n") {
+			if seen[paragraph] {
+				t.Errorf("%s --help repeats %q", c.CommandPath(), paragraph)
+			}
+			seen[paragraph] = true
+		}
+		for _, below := range c.Commands() {
+			check(below)
+		}
+	}
+	check(rootCommand())
 }
 
 // TestExamplesOfHelpAreAccepted parses the flags of every example.

@@ -36,9 +36,6 @@ with --redact cannot be continued.
 --job selects hosts, not processes: all messages of a host, from the first one on that names a process of the job. So
 no batch is missing between two others. Hosts that have a live process of the job at the start are selected at once.
 
---job selects hosts, not processes: all messages of a host, from the first one on that names a process of the job. So
-no batch is missing between two others. Hosts that have a live process of the job at the start are selected at once.
-
 A time is RFC 3339 (2026-01-02T15:04:05Z), a time of day (03:00, the last one in the zone of this machine), or a
 duration before now (10m).
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"time"
 
@@ -37,6 +36,7 @@ type Summary struct {
 	UnmatchedFrees uint64 // of addresses that were not live
 	Reallocations  uint64 // allocations at addresses that were live
 	SizeMismatches uint64 // frees of another size than the allocation
+	ImpossibleSize uint64 // rows with a size of 2^48 bytes or more: they were skipped
 	Malformed      uint64 // rows without a usable time, process, address, size or operation: they were skipped
 	UnknownKinds   uint64 // memory events of pageable or unknown memory: they count as neither GPU nor host memory
 
@@ -54,7 +54,7 @@ const magic = "SQLite format 3\x00"
 
 // Is reports whether a file is an SQLite database, and so perhaps an export of Nsight Systems. Convert tells.
 func Is(path string) bool {
-	f, err := os.Open(path)
+	f, err := recording.OpenFile(path)
 	if err != nil {
 		return false
 	}
@@ -202,6 +202,10 @@ func (c *converter) advance(f *feed) error {
 		if f.ended || usable {
 			return nil
 		}
-		c.Malformed++
+		if f.impossible {
+			c.ImpossibleSize++
+		} else {
+			c.Malformed++
+		}
 	}
 }

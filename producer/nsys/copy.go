@@ -71,6 +71,7 @@ func (c *converter) openMoves(ctx context.Context, table string, of func(row []a
 	if err != nil {
 		return nil, err
 	}
+	f.size = copBytes
 	f.usable = func(row []any) bool {
 		end, ok := number(row[copEnd])
 		_, bytes := number(row[copBytes])

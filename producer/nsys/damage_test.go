@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gputap/gputap/producer/nsys"
 	"github.com/gputap/gputap/schema"
 	"github.com/gputap/gputap/schema/recording"
@@ -41,6 +43,16 @@ func file(t testing.TB, data []byte) string {
 	return path
 }
 
+// pipe makes a named pipe without a writer and returns its path.
+func pipe(t testing.TB) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "x.sqlite")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 func read(t testing.TB, path string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -49,6 +61,8 @@ func read(t testing.TB, path string) []byte {
 	}
 	return data
 }
+
+const memoryEvents = "CUDA_GPU_MEMORY_USAGE_EVENTS"
 
 // TestUnusableFiles expects one clear line that names the file and the remedy, or what is wrong if there is none.
 func TestUnusableFiles(t *testing.T) {
@@ -75,7 +89,8 @@ func TestUnusableFiles(t *testing.T) {
 		remedy     string
 	}{
 		{"absent", "/nonexistent/x.sqlite", nil, "no such file", ""},
-		{"a directory", t.TempDir(), nil, "it is not a file", "name the file"},
+		{"a directory", t.TempDir(), nil, "it is not a regular file", "write it into a file"},
+		{"a named pipe", pipe(t), nil, "it is not a regular file", "write it into a file"},
 		{"empty", file(t, nil), nil, "the file is empty", export},
 		{"text", file(t, []byte("a report that is no database\n")), nil, "not an SQLite database", export},
 		{"a cut header", file(t, whole[:50]), nil, "ends in its header", export},
@@ -93,6 +108,10 @@ func TestUnusableFiles(t *testing.T) {
 		{
 			"no column", database(t, noKernels+"CREATE TABLE CUDA_GPU_MEMORY_USAGE_EVENTS (start INTEGER)"), nil,
 			"table CUDA_GPU_MEMORY_USAGE_EVENTS: it has no column globalPid", "newer version of nsys",
+		},
+		{
+			"a view of events", database(t, strings.ReplaceAll(strings.Join(releases[1].tables, "\n"), memoryEvents,
+				"M")+"CREATE VIEW "+memoryEvents+" AS SELECT * FROM M"), nil, memoryEvents + " is a view", export,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -215,7 +234,7 @@ func hostile(t *testing.T, r release, rng *rand.Rand) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, events := s.Malformed, [schema.NumKinds]uint64{}
+	rows, events := s.Malformed+s.ImpossibleSize, [schema.NumKinds]uint64{}
 	for _, n := range s.Events {
 		rows += n
 	}
@@ -223,7 +242,8 @@ func hostile(t *testing.T, r release, rng *rand.Rand) {
 		t.Errorf("no events of a kind: %v", s.Events)
 	}
 	if rows != 4*300 {
-		t.Errorf("%d events and %d malformed rows, want %d", rows-s.Malformed, s.Malformed, 4*300)
+		t.Errorf("events %v, %d malformed rows and %d of impossible size, want %d", s.Events, s.Malformed,
+			s.ImpossibleSize, 4*300)
 	}
 	fold := folded(t, out)
 	messages(t, out, func(_ *recording.Message, b *schema.Batch) { events[b.Kind] += uint64(b.Events) })

@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	"github.com/gputap/gputap/schema/recording"
 )
 
 const (
@@ -27,12 +29,13 @@ type database struct {
 	bytes   int64
 	db      *sql.DB
 	tables  map[string]map[string]bool // columns by table, all in lower case
+	views   map[string]bool            // in lower case
 	missing []Missing
 }
 
 // open opens an export, and refuses what cannot be one.
 func open(ctx context.Context, path string) (*database, error) {
-	d := &database{path: path, tables: map[string]map[string]bool{}}
+	d := &database{path: path, tables: map[string]map[string]bool{}, views: map[string]bool{}}
 	if err := d.check(); err != nil {
 		return nil, d.explain(err)
 	}
@@ -74,7 +77,7 @@ const header = 100
 
 // check refuses files that are no complete SQLite database.
 func (d *database) check() error {
-	f, err := os.Open(d.path)
+	f, err := recording.OpenFile(d.path)
 	if err != nil {
 		return err
 	}
@@ -82,9 +85,6 @@ func (d *database) check() error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
-	}
-	if !info.Mode().IsRegular() {
-		return errors.New("it is not a file; name the file that nsys export --type sqlite wrote")
 	}
 	d.bytes = info.Size()
 	if d.bytes == 0 {
@@ -132,18 +132,20 @@ func (d *database) checkWriter() error {
 
 // readTables reads the names of tables and columns.
 func (d *database) readTables(ctx context.Context) error {
-	rows, err := d.db.QueryContext(ctx, `SELECT m.name, c.name FROM sqlite_schema m, pragma_table_info(m.name) c
-		WHERE m.type IN ('table', 'view')`)
+	rows, err := d.db.QueryContext(ctx, `SELECT m.name, m.type = 'view', c.name
+		FROM sqlite_schema m, pragma_table_info(m.name) c WHERE m.type IN ('table', 'view')`)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var table, column string
-		if err := rows.Scan(&table, &column); err != nil {
+		var view bool
+		if err := rows.Scan(&table, &view, &column); err != nil {
 			return err
 		}
 		table = strings.ToLower(table)
+		d.views[table] = view
 		if d.tables[table] == nil {
 			d.tables[table] = map[string]bool{}
 		}
@@ -173,6 +175,14 @@ func (d *database) need(table string, columns ...string) error {
 		if !d.has(table, c) {
 			return fmt.Errorf("it has no column %s, which gputap needs; use a newer version of nsys", c)
 		}
+	}
+	return nil
+}
+
+// refuseView refuses a view in the place of a table.
+func (d *database) refuseView(name string) error {
+	if d.views[strings.ToLower(name)] {
+		return fmt.Errorf("%s is a view, and gputap needs the table; %s", name, remedyExport)
 	}
 	return nil
 }

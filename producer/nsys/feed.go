@@ -44,7 +44,10 @@ type feed struct {
 	into  []any // pointers to them
 	at    schema.KTime
 	ended bool
-	last  int64 // rowid of the row before, if once
+
+	size       int   // column of the bytes; 0: none
+	impossible bool  // the row at hand has an impossible size
+	last       int64 // rowid of the row before, if once
 
 	// once says that the last column is the rowid, and that a row may come several times: the first counts.
 	once   bool
@@ -72,6 +75,7 @@ func newFeed(ctx context.Context, d *database, query string) (*feed, error) {
 
 // next reads a row, and reports whether it is usable.
 func (f *feed) next() (usable bool, err error) {
+	f.impossible = false
 	for f.rows.Next() {
 		if err := f.rows.Scan(f.into...); err != nil {
 			return false, err
@@ -85,6 +89,9 @@ func (f *feed) next() (usable bool, err error) {
 		}
 		at, ok := number(f.row[0])
 		if !ok || at > latest || !f.usable(f.row) {
+			return false, nil
+		}
+		if f.impossible = f.size > 0 && bits(f.row[f.size]) >= maxBytes; f.impossible {
 			return false, nil
 		}
 		f.at = schema.KTime(at)

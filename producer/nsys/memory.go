@@ -1,6 +1,7 @@
 package nsys
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -37,6 +38,9 @@ func openMemory(ctx context.Context, c *converter) (f *feed, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := cmp.Or(c.refuseView(memoryTable), c.refuseView(callTable)); err != nil { // a view has no rowid
+		return nil, err
+	}
 	m := &memory{converter: c}
 	if m.kinds, err = c.memoryKinds(ctx); err != nil {
 		return nil, err
@@ -47,7 +51,7 @@ func openMemory(ctx context.Context, c *converter) (f *feed, err error) {
 	if f, err = newFeed(ctx, c.database, m.query()); err != nil {
 		return nil, err
 	}
-	f.once, f.usable, f.add = true, m.usable, m.add
+	f.once, f.size, f.usable, f.add = true, memBytes, m.usable, m.add
 	return f, nil
 }
 

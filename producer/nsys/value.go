@@ -5,6 +5,9 @@ import "strings"
 // latest is the largest time that is taken for one, about 36 years.
 const latest = 1 << 60
 
+// maxBytes is the least impossible size. No GPU has 256 TiB, and sums of such sizes would overflow.
+const maxBytes = 1 << 48
+
 // maxText bounds a text of the export, as schema bounds a string.
 const maxText = 4096
 

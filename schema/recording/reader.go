@@ -39,7 +39,7 @@ type Reader struct {
 
 // Open opens a recording.
 func Open(path string) (*Reader, error) {
-	file, err := os.Open(path)
+	file, err := OpenFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("open the recording: %w", err)
 	}
@@ -48,6 +48,21 @@ func Open(path string) (*Reader, error) {
 		return nil, err
 	}
 	return newReader(file), nil
+}
+
+var errNotRegular = errors.New("it is not a regular file; write it into a file first, and name that file")
+
+// OpenFile opens a regular file to read it. It refuses others before it opens them: the open of a named pipe without a
+// writer blocks for ever, and readers of recordings seek.
+func OpenFile(path string) (*os.File, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, &os.PathError{Op: "open", Path: path, Err: errNotRegular}
+	}
+	return os.Open(path)
 }
 
 func newReader(file *os.File) *Reader {

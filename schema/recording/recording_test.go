@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gputap/gputap/schema"
 )
 
@@ -338,6 +340,21 @@ func TestAppendRefuses(t *testing.T) {
 	for _, path := range []string{other, short, newer} {
 		if _, err := Open(path); err == nil {
 			t.Errorf("%s: Open returns no error", path)
+		}
+	}
+}
+
+// TestOpenRefusesPipes: the open of a named pipe without a writer would block for ever.
+func TestOpenRefusesPipes(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	pipe := filepath.Join(dir, "pipe")
+	check(t, unix.Mkfifo(pipe, 0o600))
+	for _, path := range []string{pipe, dir, "/dev/null"} {
+		want := "open the recording: open " + path + ": it is not a regular file; write it into a file first, and " +
+			"name that file"
+		if _, err := Open(path); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", path, err, want)
 		}
 	}
 }

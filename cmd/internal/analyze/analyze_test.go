@@ -97,9 +97,9 @@ func typed(t *testing.T, args ...string) (stdout string, err error) {
 	return out.String(), err
 }
 
-// at returns a wall time as JSON spells it.
+// at returns a wall time as JSON and CSV spell it.
 func at(seconds int) string {
-	return wallStart.Add(time.Duration(seconds) * time.Second).Format(time.RFC3339Nano)
+	return wallStart.Add(time.Duration(seconds) * time.Second).Format("2006-01-02T15:04:05.000000000Z07:00")
 }
 
 // object decodes JSON.

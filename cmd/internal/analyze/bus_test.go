@@ -3,9 +3,11 @@ package analyze
 import (
 	"os"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/consumer/bus/bustest"
 	"github.com/gputap/gputap/schema"
@@ -43,5 +45,12 @@ func TestRangeOfBus(t *testing.T) {
 		"8 GPU-1 10 <nil> 0x100:10:device:8:cuMemAlloc_v2:" + at(1)}
 	if got := brief(t, stdout, "live_bytes", ""); !reflect.DeepEqual(got, want) {
 		t.Errorf("until: got %q, want %q", got, want)
+	}
+	// --since names the range to record, and selects none of its processes.
+	_, err = typed(t, on("launches", "--since", storedAt(0))...)
+	check(t, err)
+	_, err = typed(t, on("launches", "--since", storedAt(0), "--comm", "typo")...)
+	if app.ExitCode(err) != 4 || !strings.HasSuffix(err.Error(), ": no process is selected by --comm typo") {
+		t.Errorf("status %d, %v", app.ExitCode(err), err)
 	}
 }

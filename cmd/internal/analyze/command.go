@@ -95,9 +95,11 @@ func usageCommand(p *app.Process) *cobra.Command {
   gputap analyze usage run.gputap -o nsys-tsv --pid 4242    # the columns of the older scripts`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if _, known := splits[q.by]; !known || q.step < 0 {
-				return app.Usage(fmt.Errorf("--by %q, --step %s: use one of %s, and 0 or more", q.by, q.step,
-					strings.Join(names, ", ")))
+			if _, known := splits[q.by]; !known {
+				return app.Usage(fmt.Errorf("--by %q: use one of %s", q.by, strings.Join(names, ", ")))
+			}
+			if q.step < 0 {
+				return app.Usage(fmt.Errorf("--step %s: use 0 or more", q.step))
 			}
 			return q.run(cmd.Context(), args, q.usage)
 		},
@@ -192,7 +194,7 @@ func (q *question) usage(m *memory) error {
 		for _, c := range curves(p, q.by) {
 			who := []string{p.ID.Host, strconv.Itoa(int(p.ID.PID)), p.Comm, nameOf(&p.GPUs[c.gpu]), c.name}
 			err := c.points(p, q.step, func(at time.Time, bytes uint64) {
-				_ = out.Write(append(who[:5:5], at.Format(time.RFC3339Nano), strconv.FormatInt(at.UnixNano(), 10),
+				_ = out.Write(append(who[:5:5], app.Time{Time: at}.String(), strconv.FormatInt(at.UnixNano(), 10),
 					strconv.FormatUint(bytes, 10)))
 			})
 			if err != nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/consumer/analysis"
 )
 
@@ -43,11 +44,11 @@ func TestFormats(t *testing.T) {
 
 func TestPeakTimeInCSVHasNanoseconds(t *testing.T) {
 	t.Parallel()
-	when := wallStart.Add(1234567891 * time.Nanosecond)
+	when := app.Time{Time: wallStart.Add(1234567890 * time.Nanosecond)}
 	r := &Result[Peak]{Processes: []Process[Peak]{{GPUs: map[string]Peak{}}}}
 	r.Processes[0].add(&analysis.GPU{UUID: "GPU-0"}, Peak{1, when, Live{List: []Allocation{{}}}}, 1)
 	var out strings.Builder
-	if err := writeCSV(&out, r); err != nil || !strings.Contains(out.String(), ",2023-11-14T22:13:21.234567891Z,") {
+	if err := writeCSV(&out, r); err != nil || !strings.Contains(out.String(), ",2023-11-14T22:13:21.234567890Z,") {
 		t.Errorf("%v, %s", err, out.String())
 	}
 }

@@ -84,7 +84,7 @@ func (s *side) of(w *Who) *work {
 		one = &work{groups: map[groupName]float64{}, copies: map[string]*copied{}, seen: map[identity]bool{}}
 		s.processes[r] = one
 	}
-	one.seen[identity{w.Host, w.Cluster, w.PID, w.Start}] = true
+	one.seen[identity{w.Host, w.Cluster, w.PID, w.Start.Time}] = true
 	one.Processes = len(one.seen)
 	return one
 }

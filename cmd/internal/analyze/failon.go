@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// memoryMeasures are what --fail-on can name for commands about memory. Of leak and peak, the process with the most
-// counts; the others are sums.
+// memoryMeasures are what --fail-on can name for commands about memory. Of leak, the process with the most
+// on all GPUs counts, of peak the process and GPU with the most; the others are sums.
 var memoryMeasures = []string{"leak", "peak", "unmatched_frees", "failed_calls"}
 
 // condition is one value of --fail-on: a measure above a limit.
@@ -43,7 +43,8 @@ func parseCondition(text string, measures []string) (condition, error) {
 // failFlag adds --fail-on with these measures.
 func (q *question) failFlag(cmd *cobra.Command, measures []string) {
 	q.measures = measures
-	text := "end with status 3 if this holds, such as 'leak>100MiB'; of " + strings.Join(measures, ", ")
+	text := "end with status 3 if this holds, such as 'leak>100MiB'; of " + strings.Join(measures, ", ") +
+		"; leak is of one process on all GPUs, peak of one process on one GPU"
 	if len(measures) == 0 {
 		text = "not for this command: it has no measures"
 	}
@@ -73,23 +74,23 @@ func (m *memory) measure(r *Range, name string) (n uint64, err error) {
 		return m.Findings.Failed, nil
 	}
 	for _, p := range m.selected(r) {
-		total := uint64(0)
 		if name == "peak" {
 			peaks, err := p.Watermark()
 			if err != nil {
 				return 0, err
 			}
-			for i := range peaks {
-				total += peaks[i].Bytes
+			for i := range peaks { // their sum was live at no time
+				n = max(n, peaks[i].Bytes)
 			}
-		} else {
-			leaks, err := p.Leakage()
-			if err != nil {
-				return 0, err
-			}
-			for i := range leaks {
-				total += leaks[i].Bytes
-			}
+			continue
+		}
+		leaks, err := p.Leakage()
+		if err != nil {
+			return 0, err
+		}
+		total := uint64(0)
+		for i := range leaks {
+			total += leaks[i].Bytes
 		}
 		n = max(n, total)
 	}

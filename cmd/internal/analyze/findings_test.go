@@ -69,10 +69,10 @@ func TestFindingsOfSelectedProcesses(t *testing.T) {
 		"":                        {4, 4, 1},
 		"--host gpu-0":            {2, 2, 0},
 		"--host gpu-1":            {2, 2, 1},
-		"--comm nope":             {0, 0, 0},
+		"--comm nope":             {0, 0, 1},
 		"--host gpu-0" + later:    {1, 1, 0},
 		"--comm train" + later:    {2, 2, 1},
-		"--cluster other" + later: {0, 0, 0},
+		"--cluster other" + later: {0, 0, 1},
 		"--pid 7 --host *-0":      {2, 2, 0},
 		later:                     {2, 2, 1},
 	} {
@@ -84,7 +84,7 @@ func TestFindingsOfSelectedProcesses(t *testing.T) {
 			t.Errorf("%q: %v, want %v; status %d, missing %v", args, got, want, app.ExitCode(err), missing)
 		}
 	}
-	if _, err := typed(t, "leakage", path, "--comm", "nope", "--fail-on", "failed_calls>0"); err != nil {
+	if _, err := typed(t, "leakage", path, "--comm", "nope", "--fail-on", "failed_calls>0"); app.ExitCode(err) != 4 {
 		t.Errorf("no process: %v", err)
 	}
 }

@@ -3,12 +3,16 @@ package analyze
 import (
 	"bytes"
 	"database/sql"
+	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gputap/gputap/cmd/internal/app"
 )
@@ -53,7 +57,7 @@ func TestNsightExport(t *testing.T) {
 	if err != nil && app.ExitCode(err) != 4 {
 		t.Fatal(err)
 	}
-	at := func(us string) string { return "2023-11-14T22:13:20.00000" + us + "Z" }
+	at := func(us string) string { return "2023-11-14T22:13:20.00000" + us + "000Z" }
 	want := []string{"4242 1 12352 " + at("3") + " 0x10000:8192:device:0::" + at("2") +
 		" 0x1000:4096:device:4243:cudaMalloc:" + at("1") + " 0x20000:64:managed:0::" + at("3")}
 	if got := brief(t, stdout, "peak_bytes", "peak_time"); !reflect.DeepEqual(got, want) {
@@ -77,6 +81,60 @@ func TestNsightExport(t *testing.T) {
 		"2000\t12352\t4096\t8256\t0\n3000\t8256\t0\t8256\t0\n"
 	if stdout != tsv {
 		t.Errorf("got\n%swant\n%s", stdout, tsv)
+	}
+}
+
+// TestNsightImpossibleSizes: rows of 2^48 bytes or more are left out, so no sum overflows. The largest possible size
+// stays.
+func TestNsightImpossibleSizes(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "report.sqlite")
+	db, err := sql.Open("sqlite", path)
+	check(t, err)
+	_, err = db.Exec(export + `
+CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER, end INTEGER, globalPid INTEGER, bytes INTEGER,
+	copyKind INTEGER);
+INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (10000, 10001, 4242 << 24, 100, 1),
+	(10002, 10003, 4242 << 24, 9223372036854775807, 1);
+INSERT INTO CUDA_GPU_MEMORY_USAGE_EVENTS VALUES
+	(5000, 4242 << 24, 1, 1, 1 << 20, 0, 9223372036854775807, 2, 0, NULL, 0, 0),
+	(5001, 4242 << 24, 1, 1, 2 << 20, 0, 1 << 48, 2, 0, NULL, 0, 0),
+	(5002, 4242 << 24, 1, 1, 3 << 20, 0, (1 << 48) - 1, 2, 0, NULL, 0, 0);`)
+	check(t, err)
+	check(t, db.Close())
+	stdout, err := typed(t, "watermark", path, "-o", "json")
+	peak := fmt.Sprint(`"peak_bytes":`, 8192+64+1<<48-1)
+	if app.ExitCode(err) != 4 || !strings.Contains(err.Error(), "3 rows of the export have an impossible size") ||
+		!strings.Contains(stdout, `"impossible_sizes":3`) || !strings.Contains(stdout, peak) {
+		t.Errorf("status %d, %v, %s", app.ExitCode(err), err, stdout)
+	}
+	stdout, err = typed(t, "bandwidth", path, "-o", "csv")
+	if app.ExitCode(err) != 4 || !strings.Contains(stdout, ",1,100,") {
+		t.Errorf("bandwidth: status %d, %v, %s", app.ExitCode(err), err, stdout)
+	}
+}
+
+// TestEmptyExport: the name says that it is to be an export.
+func TestEmptyExport(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "report.sqlite")
+	check(t, os.WriteFile(path, nil, 0o600))
+	_, err := typed(t, "watermark", path)
+	if app.ExitCode(err) != 1 || !strings.Contains(err.Error(), path+": the file is empty; export the report again") {
+		t.Errorf("status %d, %v", app.ExitCode(err), err)
+	}
+}
+
+// TestPipesAreRefused: a command that opened a named pipe would wait for ever, whatever its name ends with.
+func TestPipesAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"run.gputap", "report.sqlite"} {
+		path := filepath.Join(t.TempDir(), name)
+		check(t, unix.Mkfifo(path, 0o600))
+		_, err := typed(t, "watermark", path)
+		if app.ExitCode(err) != 1 || !strings.Contains(err.Error(), path+": it is not a regular file; write it into") {
+			t.Errorf("status %d, %v", app.ExitCode(err), err)
+		}
 	}
 }
 

@@ -88,6 +88,7 @@ func TestPlots(t *testing.T) {
 		{"usage --by torch " + pytorch, 0, []string{"PyTorch tensors", "PyTorch cache"}},
 		{"bandwidth " + pytorch, 0, []string{"HtoD", "Copied"}},
 		{"bandwidth " + good, 4, []string{"no data", "no events of the kind copy"}},
+		{"bandwidth --comm nobody " + pytorch, 4, []string{"no data", "no process is selected"}},
 		{"bandwidth " + pytorch + " " + again, 0, []string{"Copies and sets of each run", "group-1", "again.gputap",
 			"Time since start"}},
 		{"usage --by class " + good + " " + bad, 2, nil},

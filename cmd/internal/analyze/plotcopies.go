@@ -93,7 +93,13 @@ func (c *picture) readCopies(ctx context.Context, args []string) (
 			copies.add(b, batches.Selects(b))
 		}
 	}
-	return filepath.Base(s.Name), copies, slices.Concat(s.Missing(), s.Unrecorded(schema.KindCopy), batches.Missing()), nil
+	if !batches.Selected() {
+		if missing, err = s.Unselected(ctx, &c.Range); err != nil {
+			return "", nil, nil, err
+		}
+	}
+	return filepath.Base(s.Name), copies,
+		slices.Concat(missing, s.Missing(), s.Unrecorded(schema.KindCopy), batches.Missing()), nil
 }
 
 const (

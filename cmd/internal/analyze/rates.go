@@ -73,11 +73,18 @@ func readRates(ctx context.Context, s *source.Source, r *Range, create func() co
 		return !r.Process(&query.Subject{Cluster: p.Cluster, Host: p.Host, User: p.User, Comm: p.Comm, Job: p.Job,
 			UID: p.UID, PID: p.PID})
 	})
-	return all, s.Missing(), nil
+	var missing []string
+	if len(all.Processes) == 0 {
+		var err error
+		if missing, err = s.Unselected(ctx, r); err != nil {
+			return nil, nil, fmt.Errorf("analyze %s: %w", s.Name, err)
+		}
+	}
+	return all, append(missing, s.Missing()...), nil
 }
 
 func whoIs(p *answer.Process) Who {
-	return Who{p.PID, p.Host, p.Cluster, p.Start, p.Comm, p.UID, p.User, p.Job, p.Rank}
+	return Who{p.PID, p.Host, p.Cluster, app.Time{Time: p.Start}, p.Comm, p.UID, p.User, p.Job, p.Rank}
 }
 
 func launchesCommand(p *app.Process) *cobra.Command {

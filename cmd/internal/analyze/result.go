@@ -5,26 +5,26 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"time"
 
+	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/consumer/analysis"
 )
 
 // Who names a process.
 type Who struct {
-	PID     uint32    `json:"pid"`
-	Host    string    `json:"host"`
-	Cluster string    `json:"cluster"`
-	Start   time.Time `json:"start"`
-	Comm    string    `json:"comm"`
-	UID     uint32    `json:"uid"`
-	User    string    `json:"user"`
-	Job     string    `json:"job"`
-	Rank    *uint32   `json:"rank"` // null: unknown
+	PID     uint32   `json:"pid"`
+	Host    string   `json:"host"`
+	Cluster string   `json:"cluster"`
+	Start   app.Time `json:"start"`
+	Comm    string   `json:"comm"`
+	UID     uint32   `json:"uid"`
+	User    string   `json:"user"`
+	Job     string   `json:"job"`
+	Rank    *uint32  `json:"rank"` // null: unknown
 }
 
 func whoOf(p *analysis.Process) Who {
-	w := Who{p.ID.PID, p.ID.Host, p.ID.Cluster, p.Start, p.Comm, p.UID, p.User, p.Job, nil}
+	w := Who{p.ID.PID, p.ID.Host, p.ID.Cluster, app.Time{Time: p.Start}, p.Comm, p.UID, p.User, p.Job, nil}
 	if p.Rank > 0 {
 		w.Rank = new(p.Rank - 1)
 	}
@@ -33,15 +33,15 @@ func whoOf(p *analysis.Process) Who {
 
 // Allocation is memory that was live.
 type Allocation struct {
-	Address string    `json:"address"`
-	Bytes   uint64    `json:"bytes"`
-	Class   string    `json:"class"`
-	Time    time.Time `json:"time"`
-	TID     uint32    `json:"tid"`
-	Thread  string    `json:"thread"`
-	Symbol  string    `json:"symbol"` // of the call that allocated it
-	Stack   []string  `json:"stack"`  // innermost first; empty if the source has none
-	Name    string    `json:"name"`   // of the variable; "": unknown
+	Address string   `json:"address"`
+	Bytes   uint64   `json:"bytes"`
+	Class   string   `json:"class"`
+	Time    app.Time `json:"time"`
+	TID     uint32   `json:"tid"`
+	Thread  string   `json:"thread"`
+	Symbol  string   `json:"symbol"` // of the call that allocated it
+	Stack   []string `json:"stack"`  // innermost first; empty if the source has none
+	Name    string   `json:"name"`   // of the variable; "": unknown
 }
 
 // Group is allocations of one class, thread, call and call stack.
@@ -77,8 +77,8 @@ func liveOf(list []analysis.Allocation) Live {
 		g := &l.Groups[at[a.Group]]
 		g.Bytes += a.Bytes
 		g.Allocations++
-		l.List = append(l.List, Allocation{fmt.Sprintf("%#x", a.Ptr), a.Bytes, a.Class.String(), a.Time, a.TID,
-			a.Thread, a.Symbol, append([]string{}, a.Stack...), a.Name})
+		l.List = append(l.List, Allocation{fmt.Sprintf("%#x", a.Ptr), a.Bytes, a.Class.String(),
+			app.Time{Time: a.Time}, a.TID, a.Thread, a.Symbol, append([]string{}, a.Stack...), a.Name})
 	}
 	slices.SortStableFunc(l.Groups, func(a, b Group) int { return cmp.Compare(b.Bytes, a.Bytes) })
 	return l
@@ -86,8 +86,8 @@ func liveOf(list []analysis.Allocation) Live {
 
 // Peak is the most memory of a process on one GPU.
 type Peak struct {
-	Bytes uint64    `json:"peak_bytes"`
-	Time  time.Time `json:"peak_time"`
+	Bytes uint64   `json:"peak_bytes"`
+	Time  app.Time `json:"peak_time"`
 	Live
 }
 
@@ -136,7 +136,7 @@ func (p *Process[T]) add(gpu *analysis.GPU, figure T, bytes uint64) {
 // compare orders processes by host, cluster, PID and start.
 func (w *Who) compare(to *Who) int {
 	return cmp.Or(cmp.Compare(w.Host, to.Host), cmp.Compare(w.Cluster, to.Cluster), cmp.Compare(w.PID, to.PID),
-		w.Start.Compare(to.Start))
+		w.Start.Compare(to.Start.Time))
 }
 
 func nameOf(gpu *analysis.GPU) string {
@@ -155,7 +155,8 @@ func (m *memory) watermark(r *Range) (*Result[Peak], error) {
 		}
 		one := Process[Peak]{Who: whoOf(p), GPUs: map[string]Peak{}}
 		for i := range peaks {
-			one.add(&peaks[i].GPU, Peak{peaks[i].Bytes, peaks[i].Time, liveOf(peaks[i].Live)}, peaks[i].Bytes)
+			at := &peaks[i]
+			one.add(&at.GPU, Peak{at.Bytes, app.Time{Time: at.Time}, liveOf(at.Live)}, at.Bytes)
 		}
 		list = append(list, one)
 	}

@@ -27,7 +27,7 @@ type figure interface {
 }
 
 func (p Peak) amount() uint64  { return p.Bytes }
-func (p Peak) when() time.Time { return p.Time }
+func (p Peak) when() time.Time { return p.Time.Time }
 func (p Peak) live() *Live     { return &p.Live }
 func (l Leak) amount() uint64  { return l.Bytes }
 func (l Leak) when() time.Time { return time.Time{} }
@@ -109,6 +109,7 @@ func writeFindings(to io.Writer, f Findings, missing []string) {
 		{f.UnknownContexts, "calls with an unknown CUDA context"},
 		{f.Failed, "calls that failed"},
 		{f.SizeMismatches, "frees of another size than the allocation"},
+		{f.ImpossibleSizes, "rows of the export with an impossible size"},
 	} {
 		if one.n > 0 {
 			fmt.Fprintf(to, "\n%s: %d", one.text, one.n)
@@ -134,12 +135,12 @@ func writeCSV[T figure](to io.Writer, r *Result[T]) error {
 		for _, gpu := range p.order {
 			f, when := p.GPUs[gpu], ""
 			if at := f.when(); !at.IsZero() {
-				when = at.Format(time.RFC3339Nano)
+				when = app.Time{Time: at}.String()
 			}
 			for _, a := range f.live().List {
 				_ = out.Write([]string{p.Host, strconv.Itoa(int(p.PID)), p.Comm, gpu,
 					strconv.FormatUint(f.amount(), 10), when, a.Address, strconv.FormatUint(a.Bytes, 10), a.Class,
-					strconv.Itoa(int(a.TID)), a.Thread, a.Symbol, a.Time.Format(time.RFC3339Nano)})
+					strconv.Itoa(int(a.TID)), a.Thread, a.Symbol, a.Time.String()})
 			}
 		}
 	}

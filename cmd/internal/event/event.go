@@ -17,33 +17,34 @@ import (
 
 // Event is one CUDA call. Keys that a kind lacks are left out.
 type Event struct {
-	Time      time.Time `json:"time"` // entry of the call, wall clock of the host
-	Cluster   string    `json:"cluster"`
-	Host      string    `json:"host"`
-	PID       uint32    `json:"pid"`
-	TID       uint32    `json:"tid"`
-	Comm      string    `json:"comm"` // of the process
-	Kind      string    `json:"kind"`
-	Symbol    string    `json:"symbol"`
-	Class     string    `json:"class,omitempty"`
-	Direction string    `json:"direction,omitempty"`
-	GPU       string    `json:"gpu"`    // UUID; "" if unknown
-	Result    uint32    `json:"result"` // CUresult; 0 for launches
-	Bytes     uint64    `json:"bytes,omitempty"`
-	Address   string    `json:"address,omitempty"`
-	Seconds   float64   `json:"seconds,omitempty"` // in the call; launches have none
-	Kernel    string    `json:"kernel,omitempty"`
-	Grid      []uint32  `json:"grid,omitempty"`
-	Block     []uint32  `json:"block,omitempty"`
+	Time      app.Time `json:"time"` // entry of the call, wall clock of the host
+	Cluster   string   `json:"cluster"`
+	Host      string   `json:"host"`
+	PID       uint32   `json:"pid"`
+	TID       uint32   `json:"tid"`
+	Comm      string   `json:"comm"` // of the process
+	Kind      string   `json:"kind"`
+	Symbol    string   `json:"symbol"`
+	Class     string   `json:"class,omitempty"`
+	Direction string   `json:"direction,omitempty"`
+	GPU       string   `json:"gpu"`    // UUID; "" if unknown
+	Result    uint32   `json:"result"` // CUresult; 0 for launches
+	Bytes     uint64   `json:"bytes,omitempty"`
+	Address   string   `json:"address,omitempty"`
+	Seconds   float64  `json:"seconds,omitempty"` // in the call; launches have none
+	Kernel    string   `json:"kernel,omitempty"`
+	Grid      []uint32 `json:"grid,omitempty"`
+	Block     []uint32 `json:"block,omitempty"`
 }
 
 // Of reads event i of a batch. A column that the kind lacks reads as 0.
 func Of(b *schema.Batch, i int) Event {
 	thread := &b.Threads[b.Thread().At(i)]
 	e := Event{
-		Time: b.Wall(schema.KTime(b.Time().At(i))), Cluster: b.Cluster, Host: b.Host, Kind: b.Kind.String(),
-		PID: b.Processes[thread.Process].PID, TID: thread.TID, Comm: b.Processes[thread.Process].Comm,
-		Result: uint32(b.Result().At(i)), Bytes: b.Bytes().At(i), Seconds: float64(b.Duration().At(i)) / 1e9,
+		Time: app.Time{Time: b.Wall(schema.KTime(b.Time().At(i)))}, Cluster: b.Cluster, Host: b.Host,
+		Kind: b.Kind.String(), PID: b.Processes[thread.Process].PID, TID: thread.TID,
+		Comm: b.Processes[thread.Process].Comm, Result: uint32(b.Result().At(i)), Bytes: b.Bytes().At(i),
+		Seconds: float64(b.Duration().At(i)) / 1e9,
 	}
 	if gpu := b.GPU().At(i); gpu != 0 {
 		e.GPU = b.GPUs[gpu-1].UUID

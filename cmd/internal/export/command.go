@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -158,7 +159,12 @@ func (o *options) convert(ctx context.Context, s *source.Source, to sink) (missi
 			return nil, err
 		}
 	}
-	return append(s.Missing(), r.batches.Missing()...), nil
+	if !r.batches.Selected() {
+		if missing, err = s.Unselected(ctx, &o.Range); err != nil {
+			return nil, err
+		}
+	}
+	return slices.Concat(missing, s.Missing(), r.batches.Missing()), nil
 }
 
 // selected passes on the movements of the processes that a range selects. What a process allocated under another name

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -41,7 +40,7 @@ type csvColumn struct {
 }
 
 var csvColumns = []csvColumn{
-	{"time", nil, func(e *event.Event) string { return e.Time.UTC().Format(time.RFC3339Nano) }},
+	{"time", nil, func(e *event.Event) string { return e.Time.String() }},
 	{"cluster", nil, func(e *event.Event) string { return e.Cluster }},
 	{"host", nil, func(e *event.Event) string { return e.Host }},
 	{"pid", nil, func(e *event.Event) string { return number(uint64(e.PID)) }},

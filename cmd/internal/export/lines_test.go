@@ -43,6 +43,8 @@ func (f figures) compare(t *testing.T, want *fleet) {
 	}
 }
 
+const nanoseconds = "2006-01-02T15:04:05.000000000Z"
+
 func TestJSONLinesHaveEveryEventOnce(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
@@ -50,6 +52,9 @@ func TestJSONLinesHaveEveryEventOnce(t *testing.T) {
 	for line := range bytes.Lines(exported(t, "jsonl", path, "-o", "-")) {
 		var e event.Event
 		check(t, json.Unmarshal(line, &e))
+		if !bytes.Contains(line, []byte(`"time":"`+e.Time.Format(nanoseconds)+`"`)) {
+			t.Fatalf("the time has not nine digits: %s", line)
+		}
 		got.add(e.Kind, e.Bytes, e.Seconds)
 	}
 	got.compare(t, f)
@@ -114,6 +119,8 @@ func TestExportFails(t *testing.T) {
 	}{
 		"jsonl " + gap + " -o -":                            {4, "1 batch is missing"},
 		"jsonl " + foreign + " -o -":                        {1, "not a recording"},
+		"jsonl " + path + " -o - --kind copy --comm typo":   {4, "no process is selected by --comm typo"},
+		"pprof " + path + " -o - --pid 99999":               {4, "no process is selected by --pid 99999"},
 		"jsonl " + path:                                     {2, "--output: name a file"},
 		"memory-viz " + path + " --pid 99 -o " + dir + "/x": {1, "none is in the range"},
 		"jsonl " + path + " -o " + dir:                      {1, "is a directory"},

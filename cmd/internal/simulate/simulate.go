@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/gputap/gputap/cmd/internal/app"
 	eventbus "github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/schema"
 )
@@ -65,7 +66,8 @@ func New(o Options) (*Simulator, error) {
 	case o.Rate > 1e12:
 		return nil, fmt.Errorf("rate: %g events a second is not above 0 and at most 1e12", o.Rate)
 	case o.Jobs*ranks > o.Hosts:
-		return nil, fmt.Errorf("%d jobs have %d ranks: use at least as many hosts", o.Jobs, o.Jobs*ranks)
+		return nil, fmt.Errorf("%s %d ranks: use at least as many hosts", app.Plural(uint64(o.Jobs), "job has",
+			"jobs have"), o.Jobs*ranks)
 	case len(o.Cluster) > 255:
 		return nil, errors.New("cluster: the name is longer than 255 bytes")
 	}

@@ -229,6 +229,12 @@ func TestInvalidOptionsAreRejected(t *testing.T) {
 			t.Errorf("%s: accepted", name)
 		}
 	}
+	few := good
+	few.Hosts, few.Jobs = 2, 1
+	const want = "1 job has 8 ranks: use at least as many hosts"
+	if _, err := New(few); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
 	if _, err := New(good); err != nil {
 		t.Error(err)
 	}

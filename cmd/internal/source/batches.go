@@ -19,6 +19,7 @@ type Batches struct {
 	lost      map[hostRun]losses
 	gaps      uint64 // missing batches
 	malformed uint64 // messages
+	selected  bool   // a batch had a process of the range
 }
 
 // hostRun is a run of a producer.
@@ -60,9 +61,13 @@ func (r *Batches) Selects(b *schema.Batch) []bool {
 	selects := make([]bool, len(b.Processes))
 	for i := range b.Processes {
 		selects[i] = r.SelectsRow(b, &b.Processes[i])
+		r.selected = r.selected || selects[i]
 	}
 	return selects
 }
+
+// Selected reports whether Selects found a process of the range.
+func (r *Batches) Selected() bool { return r.selected }
 
 // next counts what is missing before a batch, and reports whether it is new.
 func (r *Batches) next(b *schema.Batch) bool {

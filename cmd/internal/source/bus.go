@@ -44,7 +44,7 @@ func (r *Range) Open(ctx context.Context, p *app.Process, args []string, kinds .
 	if err != nil {
 		return nil, err
 	}
-	s.Name, s.lost = "the range since "+textOf(r.Since), stats.Lost()
+	s.Name, s.ofBus, s.lost = "the range since "+textOf(r.Since), true, stats.Lost()
 	return s, nil
 }
 

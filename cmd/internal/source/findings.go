@@ -13,8 +13,9 @@ type Findings struct {
 	Reallocations   uint64 `json:"reallocations"`   // over live memory: its free was not seen
 	LateFrees       uint64 `json:"late_frees"`      // of a life that such an allocation has ended
 	UnknownContexts uint64 `json:"unknown_contexts"`
-	Failed          uint64 `json:"failed_calls"`    // of the memory functions
-	SizeMismatches  uint64 `json:"size_mismatches"` // frees of another size than the allocation; only Nsight tells sizes
+	Failed          uint64 `json:"failed_calls"`     // of the memory functions
+	SizeMismatches  uint64 `json:"size_mismatches"`  // frees of another size than the allocation; of Nsight
+	ImpossibleSizes uint64 `json:"impossible_sizes"` // rows of Nsight with 2^48 bytes or more: left out
 }
 
 // quality is what a fold found in a range, by process.
@@ -26,7 +27,10 @@ type quality struct {
 }
 
 // evidence counts processes whose memory is not completely known. That of silent ones is not known at all.
-type evidence struct{ late, gap, silent uint64 }
+type evidence struct {
+	selected          bool // there is a process
+	late, gap, silent uint64
+}
 
 // note takes the state at the beginning of the range.
 func (q *quality) note(before leak.Report) {
@@ -66,6 +70,7 @@ func (q *quality) sum(end leak.Report, r *Range, f *Findings, e *evidence) {
 		if !r.Selects(&p.Info) || q.ended[p.ID] {
 			continue
 		}
+		e.selected = true
 		failed := failedCalls(p)
 		f.Failed += failed - min(failed, q.failed[p.ID])
 		switch p.Evidence {
@@ -76,6 +81,7 @@ func (q *quality) sum(end leak.Report, r *Range, f *Findings, e *evidence) {
 		}
 	}
 	e.silent += uint64(len(q.late))
+	e.selected = e.selected || e.silent > 0
 }
 
 // noteLate takes the processes of a batch of launches, copies or waits.

@@ -66,9 +66,14 @@ func (s *Source) Movements(ctx context.Context, r *Range, receiver func() func(*
 		shard.sum(shard.tracker.Report(), r, &f, &e)
 	}
 	if s.Nsight != nil {
-		f.SizeMismatches = s.Nsight.SizeMismatches
+		f.SizeMismatches, f.ImpossibleSizes = s.Nsight.SizeMismatches, s.Nsight.ImpossibleSize
 	}
-	return f, slices.Concat(m.missing, e.missing(), s.beginnings(), s.Missing()), err
+	var unselected []string
+	before := !r.Until.IsZero() && s.End.IsZero() // the range ends before the recording and its state
+	if err == nil && (!e.selected || before) {
+		unselected, err = s.unselected(ctx, r, false)
+	}
+	return f, slices.Concat(unselected, m.missing, e.missing(), s.beginnings(), s.Missing()), err
 }
 
 // fold returns the fold of a shard.
@@ -185,6 +190,10 @@ func (s *Source) Missing() (texts []string) {
 	}
 	if s.Nsight != nil && s.Nsight.Malformed > 0 {
 		texts = append(texts, fmt.Sprintf("%d rows of the export cannot be used", s.Nsight.Malformed))
+	}
+	if s.Nsight != nil && s.Nsight.ImpossibleSize > 0 {
+		texts = append(texts, app.Plural(s.Nsight.ImpossibleSize, "row of the export has", "rows of the export have")+
+			" an impossible size")
 	}
 	for _, d := range s.Damages {
 		texts = append(texts, fmt.Sprintf("%d bytes of the recording at offset %d are damaged: %s", d.Bytes, d.Offset,

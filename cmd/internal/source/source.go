@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"path/filepath"
 	"time"
 
 	"github.com/gputap/gputap/producer/nsys"
@@ -21,6 +22,7 @@ type Source struct {
 	End       time.Time          // when NATS stored the last message that Movements read; zero: none
 
 	reader *recording.Reader
+	ofBus  bool           // it is a range of a bus: its times select what is recorded
 	lost   error          // of a range of a bus: messages that the recording lacks
 	seen   map[int64]bool // offsets of damages
 }
@@ -30,7 +32,11 @@ func Open(ctx context.Context, path string) (*Source, error) {
 	if nsys.Is(path) {
 		return openNsight(ctx, path)
 	}
-	return openRecording(path)
+	s, err := openRecording(path)
+	if errors.Is(err, recording.ErrNotRecording) && filepath.Ext(path) == ".sqlite" {
+		return openNsight(ctx, path) // it says what is wrong with the export
+	}
+	return s, err
 }
 
 func openRecording(path string) (*Source, error) {
