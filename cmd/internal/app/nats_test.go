@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http/httptest"
 	"net/url"
@@ -21,15 +22,24 @@ import (
 	"github.com/gputap/gputap/consumer/bus/bustest"
 )
 
+// freeAddress returns an address that Linux gives to nobody who asks for any free port: other tests do meanwhile.
+func freeAddress(t *testing.T) *net.TCPAddr {
+	t.Helper()
+	for range 1000 {
+		free, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 20_000 + rand.IntN(10_000)})
+		if err == nil {
+			defer free.Close()
+			return free.Addr().(*net.TCPAddr)
+		}
+	}
+	t.Fatal("no port is free")
+	return nil
+}
+
 // TestConnectBeforeServerStarts publishes after the first start of the server, and after its restart.
 func TestConnectBeforeServerStarts(t *testing.T) {
 	t.Parallel()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := free.Addr().(*net.TCPAddr)
-	free.Close()
+	address := freeAddress(t)
 	p := &Process{
 		Name: "test", Log: slog.New(slog.DiscardHandler), reconnectWait: time.Millisecond,
 		reconnectJitter: time.Millisecond,
