@@ -188,9 +188,9 @@ func (f *Fold) shift(j *job, b *schema.Batch) int64 {
 // distance returns how far a window is from the newest one of the job.
 func (j *job) distance(number int64) int64 { return max(number-j.newest, j.newest-number) }
 
-// clock decides whether the clock of a host is wrong. off is by how many windows its process started after the first one
-// of the job: if both started together, that is the error of the clock. A host or its shard may be late by any time, so a
-// shift that is known stays, unless another one explains why its window is now.
+// clock decides whether the clock of a host is wrong. off is by how many windows its process started after the first
+// one of the job: if both started together, that is the error of the clock. A host or its shard may be late by any
+// time, so a known shift stays, unless another one puts the window next to the newest.
 func (j *job) clock(number, off, shift int64, known bool) int64 {
 	right, wrong := j.distance(number), j.distance(number-off)
 	switch {

@@ -140,8 +140,8 @@ func TestWrongClocks(t *testing.T) {
 	}
 }
 
-// NATS is away for 24 s. Then the hosts publish what they kept, one after another in any order. The clock of one host is
-// right, or wrong.
+// NATS is away for 24 s. Then the hosts publish what they kept, one after another in any order. The clock of one host
+// is right, or wrong.
 func TestOutageOfNATS(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
@@ -167,8 +167,8 @@ func TestOutageOfNATS(t *testing.T) {
 		r := p.jobs.Report()[0]
 		if len(p.fired) != 1 || p.fired[0].rank != fmt.Sprint("Rank ", slow) || p.fired[0].at > end+22*time.Second ||
 			r.State != Straggler || len(r.Missing) > 0 {
-			t.Errorf("seed %d: host %d is wrong by %s, away from %s: fired %v, want rank %d; %s without %v", seed, wrong,
-				by, begin, p.fired, slow, r.State, r.Missing)
+			t.Errorf("seed %d: host %d is wrong by %s, away from %s: fired %v, want rank %d; %s without %v", seed,
+				wrong, by, begin, p.fired, slow, r.State, r.Missing)
 		}
 	}
 }

@@ -253,16 +253,16 @@ func (f *Fold) clear(j *job, rank uint32, at time.Time, why string) {
 }
 
 func describe(j *job, m *member, rank uint32, o *outcome) string {
-	others, own := 100*o.others, 100*o.share
-	where := ""
+	where, others := "", 100*o.others
 	switch from, to := o.place.from(), o.place.to(); {
 	case from == schema.NoActivity:
-		where = fmt.Sprintf("they are in calls that wait for the GPU %.0f %% of the time, this rank %.0f %%", others, own)
+		where = fmt.Sprintf("they are in calls that wait for the GPU %.0f %% of the time", others)
 	case to == schema.NoActivity:
-		where = fmt.Sprintf("they pause after calls of class %s %.0f %% of the time, this rank %.0f %%", from, others, own)
+		where = fmt.Sprintf("they pause after calls of class %s %.0f %% of the time", from, others)
 	default:
-		where = fmt.Sprintf("they pause %.0f %% of the time between %s and %s, this rank %.0f %%", others, from, to, own)
+		where = fmt.Sprintf("they pause %.0f %% of the time between %s and %s", others, from, to)
 	}
-	return fmt.Sprintf("Rank %d of job %s, %s (pid %d) on %s, works while the other %d ranks wait: %s. Check its "+
-		"CPUs, its input and what else it does.", rank, j.id.Host, m.Comm, m.ID.PID, m.ID.Host, j.ranks-1, where)
+	return fmt.Sprintf("Rank %d of job %s, %s (pid %d) on %s, works while the other %d ranks wait: %s, this rank "+
+		"%.0f %%. Check its CPUs, its input and what else it does.", rank, j.id.Host, m.Comm, m.ID.PID, m.ID.Host,
+		j.ranks-1, where, 100*o.share)
 }

@@ -96,7 +96,8 @@ func (f *Fold) verdict(p *process.Entry[state], d *device) Verdict {
 		out.SuspectBytes = d.suspected
 	}
 	for i := range d.groups {
-		out.Groups = append(out.Groups, reportGroup(&d.groups[i], func(at schema.KTime) time.Time { return wall(p, at) }))
+		out.Groups = append(out.Groups,
+			reportGroup(&d.groups[i], func(at schema.KTime) time.Time { return wall(p, at) }))
 	}
 	if b := f.hosts[hostID(p)][p.ID.BootID]; b != nil {
 		out.Evidence = alert.Evidence{Host: p.ID.Host, Boot: p.ID.BootID, Run: b.run, Kind: schema.KindTensor.String(),

@@ -107,8 +107,8 @@ func (e *evidence) missing() (texts []string) {
 			"allocations are unknown")
 	}
 	if e.silent > 0 {
-		texts = append(texts, app.Plural(e.silent, "process", "processes")+" ran before gputap did and called no memory "+
-			"function since: their memory is unknown")
+		texts = append(texts, app.Plural(e.silent, "process", "processes")+" ran before gputap did and called no "+
+			"memory function since: their memory is unknown")
 	}
 	if e.gap > 0 {
 		texts = append(texts, "events of "+app.Plural(e.gap, "process", "processes")+" were lost")
