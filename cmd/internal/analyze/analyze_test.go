@@ -194,7 +194,7 @@ func TestUsage(t *testing.T) {
 			t.Errorf("%s: got %s\nwant %s", args, stdout, want)
 		}
 	}
-	stdout, err := typed(t, "usage", recorded(t, false), "-o", "nsys-tsv", "--pid", "7")
+	stdout, err := typed(t, "usage", recorded(t, false), "--format", "nsys-tsv", "--pid", "7")
 	const want = "time(ns)\ttotal (B)\tvalid (B)\tinvalid (B)\tdriver (B)\n0\t100\t0\t0\t100\n" +
 		"1000000000\t150\t0\t0\t150\n2000000000\t50\t0\t0\t50\n"
 	if err != nil || stdout != want {

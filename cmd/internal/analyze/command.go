@@ -115,8 +115,11 @@ func (q *question) flags(cmd *cobra.Command, formats ...string) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVarP(&q.out, "output", "o", formats[0], "output format: "+strings.Join(formats, ", "))
+	flags.StringVar(&q.out, "format", formats[0], "same as --output")
 	q.AddFlags(cmd)
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	for _, flag := range []string{"output", "format"} {
+		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	}
 	cmd.PreRunE = func(*cobra.Command, []string) error { return q.parse(formats) }
 }
 
