@@ -57,9 +57,8 @@ type job struct {
 	next    int64          // number after the last window that is closed
 	missing []uint32       // ranks that the last closed window lacked
 	waiting float64        // share of the time that the median rank waited in the last judged window
-	last    []outcome      // of the judged windows that say something, at most four
+	scales  [numScales]scale
 	firing  []*suspect
-	spread  map[place]float64 // of the ranks: the largest of earlier windows, halved by each later one
 }
 
 // member is the process of one rank.
@@ -151,7 +150,7 @@ func (f *Fold) fold(b *schema.Batch) {
 }
 
 func newJob(id snapshot.HostID) *job {
-	return &job{id: id, members: map[uint32]*member{}, spread: map[place]float64{}, shifts: map[boot]int64{}}
+	return &job{id: id, members: map[uint32]*member{}, scales: newScales(), shifts: map[boot]int64{}}
 }
 
 // numberOf returns the number of the window that begins at a time.

@@ -111,6 +111,32 @@ func TestSlowRankIsNamed(t *testing.T) {
 	}
 }
 
+// A window has no end of most steps that last longer than it, but a sum of eight has. The state is saved and restored in
+// the middle of such a sum.
+func TestLongSteps(t *testing.T) {
+	t.Parallel()
+	for _, step := range []time.Duration{4, 6, 8, 10} {
+		for seed := range uint64(4) {
+			j := &consumertest.Job{Name: "slurm:7", Ranks: 8, Random: source(seed),
+				Step: consumertest.NCCL(30, 2, step*time.Second, step*300*time.Millisecond, 0)}
+			whole, before, after := newPair(t), newPair(t), newPair(t)
+			messages := j.Messages(t, 3*time.Minute)
+			whole.take(messages)
+			if len(whole.fired) != 1 || whole.fired[0].rank != "Rank 2" || whole.fired[0].at > time.Minute {
+				t.Errorf("steps of %d s, seed %d: fired %v, want rank 2 within a minute", step, seed, whole.fired)
+			}
+			cut := len(messages) / 9
+			before.take(messages[:cut])
+			consumertest.Restore(t, after.jobs, consumertest.Sections(t, before.jobs))
+			consumertest.Restore(t, after.ranks, consumertest.Sections(t, before.ranks))
+			after.take(messages[cut:])
+			if got := slices.Concat(before.fired, after.fired); !slices.Equal(got, whole.fired) {
+				t.Errorf("steps of %d s, seed %d: after a restart %v, want %v", step, seed, got, whole.fired)
+			}
+		}
+	}
+}
+
 // A host whose clock is wrong does not keep its job from being judged: neither if it is the slow one, nor if it sends
 // the first or the last summary.
 func TestWrongClocks(t *testing.T) {

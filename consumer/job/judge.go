@@ -61,6 +61,8 @@ type suspect struct {
 	key  alert.Key
 	at   place
 	good uint64 // windows in a row that are not against it; see waited
+
+	scale int // at which the alert fired
 }
 
 // judge holds memory that comparisons share.
@@ -72,16 +74,24 @@ type judge struct {
 
 // compare judges a window in which no rank is missing.
 func (f *Fold) compare(j *job, w *window) {
-	o, waiting := f.judge.window(j, w)
-	if waiting { // else it says nothing
-		j.last = append(j.last, o)
-	}
-	if len(j.last) > kept {
-		j.last = slices.Delete(j.last, 0, 1)
-	}
 	f.book.Advance(j.id, endOf(w.number))
+	for i := range j.scales {
+		if whole := j.scales[i].add(w, scaleWindows[i]); whole != nil {
+			f.compareAt(j, i, whole)
+		}
+	}
+}
+
+// compareAt judges a window of a scale.
+func (f *Fold) compareAt(j *job, at int, w *window) {
+	o, waiting := f.judge.window(j, at, w)
+	if waiting { // else it says nothing
+		j.scales[at].keep(o)
+	}
 	for _, s := range slices.Clone(j.firing) {
 		switch {
+		case s.scale != at:
+			continue
 		case o.against == s.rank+1:
 			s.good = 0
 		case f.judge.waits(s, int(j.ranks)):
@@ -90,7 +100,7 @@ func (f *Fold) compare(j *job, w *window) {
 			s.good++
 		}
 		if c := w.cells[s.rank]; c != nil && s.good >= toClear {
-			why := "no window of the last minute was against it"
+			why := fmt.Sprintf("no window of %s was against it", toClear*time.Duration(scaleWindows[at])*schema.RankWindow)
 			if f.judge.waits(s, int(j.ranks)) {
 				why = "it waited with the others"
 			}
@@ -98,7 +108,7 @@ func (f *Fold) compare(j *job, w *window) {
 		}
 	}
 	if o.against > 0 {
-		f.accuse(j, w, &o)
+		f.accuse(j, at, w, &o)
 	}
 }
 
@@ -107,7 +117,7 @@ func endOf(number int64) time.Time { return time.Unix(0, (number+1)*windowNanos)
 
 // window compares the ranks at every place at which one of them waits. waiting reports whether most of them wait
 // somewhere.
-func (g *judge) window(j *job, w *window) (worst outcome, waiting bool) {
+func (g *judge) window(j *job, scale int, w *window) (worst outcome, waiting bool) {
 	n := int(j.ranks)
 	g.used = [numPlaces]bool{}
 	totals := make([]float64, n)
@@ -123,12 +133,9 @@ func (g *judge) window(j *job, w *window) (worst outcome, waiting bool) {
 			}
 		}
 	}
-	for rank, m := range j.members {
-		if int(rank) < n {
-			m.waiting = min(1, totals[rank])
-		}
+	if scale == 0 {
+		j.setWaiting(totals)
 	}
-	j.waiting = min(1, middle(totals))
 	if n < leastRanks {
 		return worst, false
 	}
@@ -136,7 +143,7 @@ func (g *judge) window(j *job, w *window) (worst outcome, waiting bool) {
 		if !g.used[p] {
 			continue
 		}
-		o := g.place(j, place(p))
+		o := g.place(&j.scales[scale], place(p))
 		waiting = waiting || o.others >= leastWaiting
 		if o.against > 0 && o.distance > worst.distance {
 			c := w.cells[o.against-1]
@@ -145,6 +152,16 @@ func (g *judge) window(j *job, w *window) (worst outcome, waiting bool) {
 		}
 	}
 	return worst, waiting
+}
+
+// setWaiting sets the shares of the time that ranks are in waits.
+func (j *job) setWaiting(shares []float64) {
+	for rank, m := range j.members {
+		if int(rank) < len(shares) {
+			m.waiting = min(1, shares[rank])
+		}
+	}
+	j.waiting = min(1, middle(shares))
 }
 
 // waits reports whether a rank waits with the others where it did not when the alert fired.
@@ -159,7 +176,7 @@ func (g *judge) waits(s *suspect, ranks int) bool {
 }
 
 // place compares the shares of the ranks at one place.
-func (g *judge) place(j *job, at place) (o outcome) {
+func (g *judge) place(c *scale, at place) (o outcome) {
 	least, shares := 0, g.shares[at]
 	for rank, share := range shares {
 		if share < shares[least] {
@@ -177,11 +194,11 @@ func (g *judge) place(j *job, at place) (o outcome) {
 		sum += max(share-o.others, o.others-share)
 	}
 	now := deviations * sum / float64(len(g.others))
-	usual, known := j.spread[at]
+	usual, known := c.spread[at]
 	if !known {
 		usual = now
 	}
-	j.spread[at] = max(now, (usual+now)/2)
+	c.spread[at] = max(now, (usual+now)/2)
 	o.score = -o.distance / max(leastSpread, usual, now)
 	if o.score <= leastScore && o.share <= mostShare*o.others {
 		o.against = uint32(least) + 1
@@ -195,26 +212,16 @@ func middle(v []float64) float64 {
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
-// against returns how many of the last windows are against a rank.
-func (j *job) against(rank uint32) (windows int) {
-	for i := range j.last {
-		if j.last[i].against == rank+1 {
-			windows++
-		}
-	}
-	return windows
-}
-
-// accuse raises an alert about a rank if enough windows are against it.
-func (f *Fold) accuse(j *job, w *window, o *outcome) {
+// accuse raises an alert about a rank if enough windows of a scale are against it.
+func (f *Fold) accuse(j *job, scale int, w *window, o *outcome) {
 	rank, first := o.against-1, *o
-	for _, before := range slices.Backward(j.last) {
+	for _, before := range slices.Backward(j.scales[scale].last) {
 		if before.against == o.against {
 			first = before
 		}
 	}
 	m, c := j.members[rank], w.cells[rank]
-	if j.against(rank) < toFire || f.cfg.Severity == "" || m == nil || m.ID != c.id {
+	if j.scales[scale].against(rank) < toFire || f.cfg.Severity == "" || m == nil || m.ID != c.id {
 		return
 	}
 	if f.cfg.Excluded != nil && f.cfg.Excluded(&m.Info) {
@@ -222,9 +229,14 @@ func (f *Fold) accuse(j *job, w *window, o *outcome) {
 		return
 	}
 	k := alert.Key{Rule: straggler, Process: m.ID, Job: j.id.Host}
+	for _, s := range j.firing {
+		if s.rank == rank {
+			s.good = 0 // also if it fired at another scale
+		}
+	}
 	fired := f.book.Fire(k, endOf(o.number), c.seq, func() alert.Alert {
 		a := alert.About(&m.Info)
-		a.Severity, a.Since = f.cfg.Severity, time.Unix(0, first.number*windowNanos).UTC()
+		a.Severity, a.Since = f.cfg.Severity, time.Unix(0, (first.number+1-int64(scaleWindows[scale]))*windowNanos).UTC()
 		a.Value, a.Baseline, a.Score = round(o.share), round(o.others), round(o.score)
 		a.Message = describe(j, m, rank, o)
 		a.Evidence = alert.Evidence{Boot: m.ID.BootID, Run: c.run, Kind: schema.KindRank.String(), Seq: c.seq,
@@ -232,14 +244,17 @@ func (f *Fold) accuse(j *job, w *window, o *outcome) {
 		return a
 	})
 	if fired {
-		j.firing = append(j.firing, &suspect{rank: rank, key: k, at: o.place})
+		j.firing = append(j.firing, &suspect{rank: rank, key: k, at: o.place, scale: scale})
 	}
 }
 
 // replace ends what is known of a rank, because another process has it or none.
 func (f *Fold) replace(j *job, rank uint32, at time.Time, why string) {
 	f.clear(j, rank, at, why)
-	j.last = slices.DeleteFunc(j.last, func(o outcome) bool { return o.against == rank+1 })
+	for i := range j.scales {
+		c := &j.scales[i]
+		c.last = slices.DeleteFunc(c.last, func(o outcome) bool { return o.against == rank+1 })
+	}
 }
 
 // clear ends the alert about a rank, if one fires.

@@ -86,9 +86,12 @@ func (j *job) slow() (ranks []uint32) {
 	for _, s := range j.firing {
 		ranks = append(ranks, s.rank)
 	}
-	for i := range j.last {
-		if rank := j.last[i].against - 1; j.last[i].against > 0 && j.against(rank) >= toFire {
-			ranks = append(ranks, rank)
+	for i := range j.scales {
+		c := &j.scales[i]
+		for _, o := range c.last {
+			if o.against > 0 && c.against(o.against-1) >= toFire {
+				ranks = append(ranks, o.against-1)
+			}
 		}
 	}
 	slices.Sort(ranks)

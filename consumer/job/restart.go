@@ -38,8 +38,7 @@ func (f *Fold) restart(j *job, begun int64, at time.Time) {
 	j.trim()
 	f.members -= len(j.members)
 	clear(j.members)
-	clear(j.spread)
-	j.open, j.last, j.missing, j.waiting = nil, nil, nil, 0
+	j.open, j.scales, j.missing, j.waiting = nil, newScales(), nil, 0
 }
 
 // shrink removes the members above the number of ranks: the job started again with fewer.

@@ -76,11 +76,9 @@ func (f *Fold) codeJob(c *snapshot.Codec, id snapshot.HostID) {
 		}
 		(*w).code(c, id)
 	})
-	snapshot.List(c, &j.last, leastOutcome, func(o *outcome) { o.code(c) })
-	snapshot.Map(c, &j.spread, leastSpreads, cmp.Compare[place], func(at *place, spread *float64) {
-		codePlace(c, at)
-		c.Float64(spread)
-	})
+	for i := range j.scales {
+		j.scales[i].code(c, id)
+	}
 	snapshot.List(c, &j.firing, leastSuspect, func(s **suspect) {
 		if c.Reading() {
 			*s = &suspect{}
@@ -100,8 +98,8 @@ func (b boot) compare(to boot) int {
 // check refuses what Apply would not leave behind.
 func (j *job) check(c *snapshot.Codec) {
 	sorted := slices.IsSortedFunc(j.open, func(a, b *window) int { return cmp.Compare(a.number, b.number) })
-	if j.ranks > maxRanks || len(j.last) > kept || !sorted {
-		c.Fail("%d ranks, %d verdicts, or windows out of order", j.ranks, len(j.last))
+	if j.ranks > maxRanks || !sorted {
+		c.Fail("%d ranks, or windows out of order", j.ranks)
 	}
 }
 
@@ -161,6 +159,7 @@ func (s *suspect) code(c *snapshot.Codec, id snapshot.HostID) {
 	snapshot.Uint(c, &s.rank)
 	snapshot.Uint(c, &s.good)
 	codePlace(c, &s.at)
+	c.Below(&s.scale, numScales)
 	if c.Reading() {
 		s.key.Rule, s.key.Job = straggler, id.Host
 	}
