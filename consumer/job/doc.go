@@ -19,8 +19,8 @@
 // falls, and nobody is named. None of 1,500 jobs with random noise had an alert in ten minutes. With two of three
 // windows, seven of 100 had one; with three of five, one of 100.
 //
-// A training step may last longer than a window. So sums of eight windows are judged in the same way: steps of 4 to 10 s
-// take up to a minute. In jobs of steps of 15 s and more, an alert may clear and fire again.
+// A training step may last longer than a window. So sums of eight windows are judged in the same way: steps of 4 to 10
+// s take up to a minute. In jobs of steps of 15 s and more, an alert may clear and fire again.
 //
 // A window is judged when all ranks have sent it. Windows in which ranks are missing are not judged, and the report
 // says so. Jobs of fewer than four ranks, or of an unknown number, are not judged either: three ranks are too few to

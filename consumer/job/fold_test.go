@@ -111,8 +111,8 @@ func TestSlowRankIsNamed(t *testing.T) {
 	}
 }
 
-// A window has no end of most steps that last longer than it, but a sum of eight has. The state is saved and restored in
-// the middle of such a sum.
+// A window has no end of most steps that last longer than it, but a sum of eight has. The state is saved and restored
+// in the middle of such a sum.
 func TestLongSteps(t *testing.T) {
 	t.Parallel()
 	for _, step := range []time.Duration{4, 6, 8, 10} {

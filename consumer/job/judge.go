@@ -100,7 +100,8 @@ func (f *Fold) compareAt(j *job, at int, w *window) {
 			s.good++
 		}
 		if c := w.cells[s.rank]; c != nil && s.good >= toClear {
-			why := fmt.Sprintf("no window of %s was against it", toClear*time.Duration(scaleWindows[at])*schema.RankWindow)
+			quiet := toClear * time.Duration(scaleWindows[at]) * schema.RankWindow
+			why := fmt.Sprintf("no window of %s was against it", quiet)
 			if f.judge.waits(s, int(j.ranks)) {
 				why = "it waited with the others"
 			}
@@ -236,7 +237,8 @@ func (f *Fold) accuse(j *job, scale int, w *window, o *outcome) {
 	}
 	fired := f.book.Fire(k, endOf(o.number), c.seq, func() alert.Alert {
 		a := alert.About(&m.Info)
-		a.Severity, a.Since = f.cfg.Severity, time.Unix(0, (first.number+1-int64(scaleWindows[scale]))*windowNanos).UTC()
+		a.Severity = f.cfg.Severity
+		a.Since = time.Unix(0, (first.number+1-int64(scaleWindows[scale]))*windowNanos).UTC()
 		a.Value, a.Baseline, a.Score = round(o.share), round(o.others), round(o.score)
 		a.Message = describe(j, m, rank, o)
 		a.Evidence = alert.Evidence{Boot: m.ID.BootID, Run: c.run, Kind: schema.KindRank.String(), Seq: c.seq,
