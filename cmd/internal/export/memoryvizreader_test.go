@@ -17,7 +17,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// viewerDevice is what a user finds in PyTorch's viewer about one device.
+// viewerDevice has all that PyTorch's viewer shows of one device.
 type viewerDevice struct {
 	Device         int
 	History        viewerHistory
@@ -57,7 +57,7 @@ func viewed(t *testing.T, snapshot []byte) (devices []viewerDevice) {
 	return devices
 }
 
-// moments returns what is reserved and allocated at each event.
+// moments returns the reserved and the allocated bytes at each event.
 func (h *viewerHistory) moments(t *testing.T) (list [][2]uint64) {
 	t.Helper()
 	for _, text := range h.Events {
@@ -184,8 +184,8 @@ func (s *vizSnapshot) events(device int) []vizEvent {
 	})
 }
 
-// moments returns what is reserved and allocated after each event, and how many blocks and segments there were. What is
-// freed and was not allocated was live before the first event.
+// moments returns the reserved and the allocated bytes after each event, and the numbers of blocks and segments. A block
+// that is freed, and was not allocated, was live before the first event.
 func (s *vizSnapshot) moments(device int) (list [][2]uint64, blocks, segments int) {
 	var now [2]uint64
 	type place struct {
