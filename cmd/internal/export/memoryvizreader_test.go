@@ -184,8 +184,8 @@ func (s *vizSnapshot) events(device int) []vizEvent {
 	})
 }
 
-// moments returns the reserved and the allocated bytes after each event, and the numbers of blocks and segments. A block
-// that is freed, and was not allocated, was live before the first event.
+// moments returns the reserved and the allocated bytes after each event, and the numbers of blocks and segments. A
+// block that is freed, and was not allocated, was live before the first event.
 func (s *vizSnapshot) moments(device int) (list [][2]uint64, blocks, segments int) {
 	var now [2]uint64
 	type place struct {
