@@ -8,7 +8,7 @@
 // counts against the rank that waits least at such a place, if
 //
 //   - the others wait there for 5 % of the time or more, by their median,
-//   - it waits for at most half of that, and
+//   - it waits for at most half of that, even if each wait whose end is not known yet belongs to that place, and
 //   - it lies at least four deviations below them. A deviation follows from the mean distance of the others from their
 //     median, now or before, whatever is larger. Each window halves what those before it say. A deviation is at least
 //     two percent of the time.

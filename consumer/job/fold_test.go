@@ -137,6 +137,22 @@ func TestLongSteps(t *testing.T) {
 	}
 }
 
+// Where ranks wait for longer than a window stays open, the end of the wait is known for some and not for others. No
+// rank that waits is named.
+func TestLongWaitsNameNobodyElse(t *testing.T) {
+	t.Parallel()
+	const step = 15 * time.Second
+	for seed := range uint64(12) {
+		j := &consumertest.Job{Name: "slurm:7", Ranks: 8, Random: source(seed),
+			Step: consumertest.NCCL(30, 2, step, 3*step/10, 0)}
+		p := newPair(t)
+		p.take(j.Messages(t, 6*time.Minute))
+		if len(p.fired) == 0 || slices.ContainsFunc(p.fired, func(c change) bool { return c.rank != "Rank 2" }) {
+			t.Errorf("seed %d: fired %v, want rank 2 alone", seed, p.fired)
+		}
+	}
+}
+
 // A host whose clock is wrong does not keep its job from being judged: neither if it is the slow one, nor if it sends
 // the first or the last summary.
 func TestWrongClocks(t *testing.T) {

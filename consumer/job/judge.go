@@ -27,12 +27,21 @@ type place uint8
 
 const numPlaces = int(schema.NumActivities) * int(schema.NumActivities)
 
+// syncing is the place of calls that wait for the GPU.
+var syncing = placeOf(schema.NoActivity, schema.Syncing)
+
 func placeOf(from, to schema.Activity) place {
 	return place(int(from)*int(schema.NumActivities) + int(to))
 }
 
 func (p place) from() schema.Activity { return schema.Activity(int(p) / int(schema.NumActivities)) }
 func (p place) to() schema.Activity   { return schema.Activity(int(p) % int(schema.NumActivities)) }
+
+// mayBe reports whether a pause without an end may belong to another place.
+func (p place) mayBe(other place) bool {
+	return p.from() != schema.NoActivity && p.to() == schema.NoActivity && p != other &&
+		(other == syncing || other.from() == p.from())
+}
 
 // add adds the time of a row at which the rank waited.
 func (c *cell) add(e *schema.Rank) {
@@ -129,7 +138,7 @@ func (g *judge) window(j *job, scale int, w *window) (worst outcome, waiting boo
 				g.shares[at.place] = append(g.shares[at.place][:0], make([]float64, n)...)
 			}
 			g.shares[at.place][rank] += at.share
-			if at.place == placeOf(schema.NoActivity, schema.Syncing) {
+			if at.place == syncing {
 				totals[rank] += at.share
 			}
 		}
@@ -201,10 +210,23 @@ func (g *judge) place(c *scale, at place) (o outcome) {
 	}
 	c.spread[at] = max(now, (usual+now)/2)
 	o.score = -o.distance / max(leastSpread, usual, now)
-	if o.score <= leastScore && o.share <= mostShare*o.others {
+	if most := mostShare * o.others; o.score <= leastScore && o.share <= most && g.atMost(at, least) <= most {
 		o.against = uint32(least) + 1
 	}
 	return o
+}
+
+// atMost returns the largest share that a rank may have at a place. A window closes before the end of a long wait is
+// known, so a pause without an end may belong to another place. Ranks that begin to wait at different moments differ in
+// what is known.
+func (g *judge) atMost(at place, rank int) float64 {
+	share := g.shares[at][rank]
+	for i, used := range g.used {
+		if other := place(i); used && (other.mayBe(at) || other == syncing && at.mayBe(syncing)) {
+			share += g.shares[other][rank]
+		}
+	}
+	return share
 }
 
 // middle sorts v and returns its median.
