@@ -13,6 +13,9 @@ type Section struct {
 	Data          []byte // begins with the fold's name and the version of its form
 }
 
+// Fold returns the name of the fold that saved the section.
+func (s *Section) Fold() string { return NewReader(s.Data).String() }
+
 // HostID names a host.
 type HostID struct{ Cluster, Host string }
 

@@ -100,7 +100,7 @@ func (c *composite) Snapshot(yield func(snapshot.Section) error) error {
 
 // Restore restores one section of the part that saved it.
 func (c *composite) Restore(s snapshot.Section) error {
-	name := snapshot.NewReader(s.Data).String() // each section begins with the name of its fold
+	name := s.Fold()
 	for _, p := range c.all {
 		if p.Name() == name {
 			return p.Restore(s)

@@ -19,7 +19,6 @@ import (
 	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/consumer/bus/bustest"
 	"github.com/gputap/gputap/consumer/consumertest"
-	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/schema"
 	"github.com/gputap/gputap/schema/recording"
 )
@@ -187,9 +186,9 @@ func readFile(t testing.TB, path string) (f file) {
 	defer r.Close()
 	_, f.streams, err = r.Streams()
 	check(t, err)
-	trackers, replays := map[int]*leak.Tracker{}, map[int]*consumer.Replay{}
+	trackers, replays := map[int]tracker{}, map[int]*consumer.Replay{}
 	for _, s := range f.streams {
-		trackers[s.Shard] = newLeak()
+		trackers[s.Shard] = newTracker()
 		replays[s.Shard] = consumer.NewReplay(s.Shard, trackers[s.Shard], s.State == recording.KnowledgeComplete,
 			slog.New(slog.DiscardHandler))
 	}
@@ -214,7 +213,7 @@ func readFile(t testing.TB, path string) (f file) {
 	return f
 }
 
-func liveOf(trackers map[int]*leak.Tracker) map[string]int64 {
+func liveOf(trackers map[int]tracker) map[string]int64 {
 	live := map[string]int64{}
 	for _, tracker := range trackers {
 		for _, p := range tracker.Report().Processes {

@@ -209,7 +209,7 @@ func (r *Recorder) write(ctx context.Context, sources []*source, watched <-chan 
 func (r *Recorder) add(ctx context.Context, added []*source) error {
 	for _, s := range added {
 		if r.MaxFileBytes > 0 && r.wantsState() {
-			r.replays[s.shard] = consumer.NewReplay(s.shard, newLeak(), false, r.Log)
+			r.replays[s.shard] = consumer.NewReplay(s.shard, newTracker(), false, r.Log)
 		}
 	}
 	if err := r.out.addStreams(streamsOf(added)); err != nil {

@@ -23,8 +23,18 @@ func (r *Recorder) wantsState() bool {
 	return len(r.Selection.Kinds) == 0 || slices.Contains(r.Selection.Kinds, schema.KindMemory)
 }
 
-func newLeak() *leak.Tracker {
-	return leak.New(leak.Config{KeepEnded: config.DefaultLeakCommand().Leak.KeepEnded}) // as gputap-leak
+// tracker is the fold leak. A checkpoint of gputap-leak also has sections of that program's other folds: it skips them.
+type tracker struct{ *leak.Tracker }
+
+func newTracker() tracker { // with the limits of gputap-leak
+	return tracker{leak.New(leak.Config{KeepEnded: config.DefaultLeakCommand().Leak.KeepEnded})}
+}
+
+func (t tracker) Restore(s consumer.Section) error {
+	if s.Fold() != t.Name() {
+		return nil
+	}
+	return t.Tracker.Restore(s)
 }
 
 // addState adds the sections of leak up to the position of a source. firstGeneration says that no earlier shard may
@@ -68,7 +78,7 @@ func (r *Recorder) restore(s *source, info *jetstream.StreamInfo, saved shard.Sa
 	*consumer.Replay, uint64) {
 	known := saved.Created.Equal(info.Created) || saved.Created.IsZero() && saved.Sequence == 0
 	if len(saved.State) > 0 && known && saved.Sequence <= s.position {
-		p := consumer.NewReplay(s.shard, newLeak(), before(info) <= saved.Sequence, r.Log)
+		p := consumer.NewReplay(s.shard, newTracker(), before(info) <= saved.Sequence, r.Log)
 		var hosts func(cluster, host string) bool
 		if r.Selection.Cluster != "" || r.Selection.Host != "" {
 			hosts = r.Selection.HasHost
@@ -81,17 +91,17 @@ func (r *Recorder) restore(s *source, info *jetstream.StreamInfo, saved shard.Sa
 			"err", err)
 	}
 	whole := before(info) == 0 && firstGeneration
-	return consumer.NewReplay(s.shard, newLeak(), whole, r.Log), before(info)
+	return consumer.NewReplay(s.shard, newTracker(), whole, r.Log), before(info)
 }
 
 // ofJob returns a fold with only the hosts on which the selected job runs.
 func (r *Recorder) ofJob(p *consumer.Replay, shard int) (*consumer.Replay, error) {
-	for _, q := range p.Fold().(*leak.Tracker).Report().Processes {
+	for _, q := range p.Fold().(tracker).Report().Processes {
 		if !q.Ended && r.jobs.Is(q.Job) {
 			r.jobs.Add(recording.HostOf(q.ID.Cluster, q.ID.Host))
 		}
 	}
-	only := consumer.NewReplay(shard, newLeak(), false, r.Log)
+	only := consumer.NewReplay(shard, newTracker(), false, r.Log)
 	err := p.Sections(func(s recording.Section) error {
 		if s.Cluster+s.Host != "" && !r.jobs.Has(recording.HostOf(s.Cluster, s.Host)) {
 			return nil
@@ -155,7 +165,7 @@ func (r *Recorder) continueStates(sources []*source) error {
 	defer in.Close()
 	for _, s := range sources {
 		whole := s.stream.State == recording.KnowledgeComplete
-		r.replays[s.shard] = consumer.NewReplay(s.shard, newLeak(), whole, r.Log)
+		r.replays[s.shard] = consumer.NewReplay(s.shard, newTracker(), whole, r.Log)
 	}
 	for section, err := range in.State() {
 		if p := r.replays[section.Shard]; err == nil && p != nil {

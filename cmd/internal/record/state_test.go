@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/gputap/gputap/cmd/internal/fold"
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/bus/bustest"
 	"github.com/gputap/gputap/consumer/leak"
@@ -84,19 +85,19 @@ func TestCheckpointBeyondTheBeginning(t *testing.T) {
 	expectLive(t, "at the end", got.end, f.live(100))
 }
 
-// foldAll runs the fold leak until it has saved checkpoints of all messages.
+// foldAll runs the fold of gputap-leak until it has saved checkpoints of all messages.
 func (f *fleet) foldAll() {
 	f.t.Helper()
 	ctx, cancel := context.WithCancel(f.t.Context())
 	c := consumer.New(consumer.Options{Settle: time.Millisecond, Retry: 10 * time.Millisecond}, f.js,
-		func() consumer.Stateful { return newLeak() }, f.options("").Log)
+		func() consumer.Stateful { return fold.NewMemory(leak.Config{}) }, f.options("").Log)
 	ended := make(chan error)
 	go func() { ended <- c.Run(ctx) }()
 	want := f.live(len(f.published))
 	bustest.Eventually(f.t, "leak has folded everything", func() bool {
 		live := int64(0)
-		c.Each(func(_ int, fold consumer.Stateful) {
-			live += int64(fold.(*leak.Tracker).Report().Totals.LiveBytes)
+		c.Each(func(_ int, state consumer.Stateful) {
+			live += int64(state.(*fold.Memory).Tracker.Report().Totals.LiveBytes)
 		})
 		return live == sum(want)
 	})
