@@ -171,6 +171,27 @@ func TestProcessBegunInsideGap(t *testing.T) {
 	}
 }
 
+// Calls between two runs of the producer were not seen. A process that begins in the second run is complete, although
+// heartbeats come before its first batch.
+func TestGapEndsWithTheNextRun(t *testing.T) {
+	t.Parallel()
+	h := consumertest.Memory(t, "gpu-01")
+	tracker := New(Config{})
+	h.Process(42, 50, "before").Alloc(1, 0x1000, 8, 100, 1)
+	apply(t, tracker, h.Batch())
+	h.Header.Run = 1_000
+	apply(t, tracker, h.Heartbeat())
+	h.Process(43, 2_000, "after").Alloc(1, 0x2000, 8, 2_100, 1)
+	apply(t, tracker, h.Batch())
+	h.Process(44, 900, "between").Alloc(1, 0x3000, 8, 2_200, 1)
+	apply(t, tracker, h.Batch())
+	for _, p := range tracker.Report().Processes {
+		if want := map[string]string{"before": gap, "between": gap, "after": complete}[p.Comm]; p.Evidence != want {
+			t.Errorf("%s: evidence %s, want %s", p.Comm, p.Evidence, want)
+		}
+	}
+}
+
 // A later gap does not change the evidence of an ended process.
 func TestGapAfterExitChangesNothing(t *testing.T) {
 	t.Parallel()

@@ -142,19 +142,20 @@ func (t *Tracker) observe(b *schema.Batch) *boot {
 		return h // late batch of an earlier run: the restart already made a gap
 	}
 	end := max(h.last, b.Last)
+	restarted := b.Run > h.run && h.run != 0
+	if restarted { // a process that begins in the new run is seen from its first call on, or is late
+		h.markGap(max(h.last, schema.KTime(b.Run)))
+		h.lost = 0
+	}
 	lost := memoryLost(b)
-	h.windows.Observe(schema.KTime(t.cfg.Window), &b.Header, schema.KindMemory, lost > h.lost,
-		b.Run > h.run && h.run != 0)
-	if lost > h.lost || (b.Run > h.run && h.run != 0) {
+	h.windows.Observe(schema.KTime(t.cfg.Window), &b.Header, schema.KindMemory, lost > h.lost, restarted)
+	if lost > h.lost {
 		h.markGap(end)
 		h.openGap = h.openGap || b.Events == 0 // a heartbeat does not say when the gap ends
 	}
 	if h.openGap && b.Kind == schema.KindMemory && b.Events > 0 {
 		h.markGap(b.First)
 		h.openGap = false
-	}
-	if b.Run > h.run {
-		h.lost = 0
 	}
 	h.run, h.lost, h.last = b.Run, max(lost, h.lost), end
 	return h
