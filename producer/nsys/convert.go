@@ -38,15 +38,21 @@ type Summary struct {
 	SizeMismatches uint64 // frees of another size than the allocation
 	ImpossibleSize uint64 // rows with a size of 2^48 bytes or more: they were skipped
 	Malformed      uint64 // rows without a usable time, process, address, size or operation: they were skipped
-	UnknownKinds   uint64 // memory events of pageable or unknown memory: they count as neither GPU nor host memory
+	UnknownOps     uint64 // memory events among Malformed whose operation has no known label
+
+	UnknownKinds []Unknown // by kind, in the order of their first events
+
+	// The absent tables that would have named the operations of UnknownOps, and the kinds of UnknownKinds; "": none.
+	NoOps, NoKinds string
 
 	Missing []Missing // tables and columns that the export does not have, sorted
 }
 
 // Missing is an optional table, or TABLE.COLUMN, that an export does not have.
 type Missing struct {
-	Name   string
-	Effect string // on the recording
+	Name    string
+	Effect  string // on the recording
+	Omitted bool   // it would have no rows: others show that CUDA was traced
 }
 
 // magic is at the beginning of every SQLite database.
@@ -128,7 +134,9 @@ func (c *converter) openFeeds(ctx context.Context, kinds []schema.Kind) error {
 			if len(kinds) > 0 && s.needed {
 				return fmt.Errorf("it has no table %s: %s", s.table, s.remedy)
 			}
-			c.miss(s.table, s.effect)
+			if err := c.missEvents(ctx, &s); err != nil {
+				return err
+			}
 			continue
 		}
 		f, err := s.open(ctx, c)

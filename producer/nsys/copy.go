@@ -23,7 +23,7 @@ const (
 // copies adds copies.
 type copies struct {
 	*converter
-	copyKinds, kinds map[int64]string
+	copyKinds, kinds enum
 }
 
 func openCopies(ctx context.Context, c *converter) (f *feed, err error) {
@@ -35,21 +35,13 @@ func openCopies(ctx context.Context, c *converter) (f *feed, err error) {
 		return nil, err
 	}
 	return c.openMoves(ctx, copyTable, func(row []any) (schema.CallRef, schema.HostMem) {
-		direction, unified := directionOf(m.word(m.copyKinds, row[copKind]))
+		direction, unified := directionOf(m.copyKinds.word(row[copKind]))
 		call := schema.CallRef{Op: schema.OpCopy, Direction: direction}
 		if call.Symbol = "[CUDA memcpy " + direction.String() + "]"; unified {
 			call.Symbol = "[CUDA Unified Memory memcpy " + direction.String() + "]"
 		}
-		return call, hostMemOf(m.word(m.kinds, row[copSrc]), m.word(m.kinds, row[copDst]))
+		return call, hostMemOf(m.kinds.word(row[copSrc]), m.kinds.word(row[copDst]))
 	})
-}
-
-func (m *copies) word(words map[int64]string, v any) string {
-	id, ok := v.(int64)
-	if !ok {
-		return ""
-	}
-	return words[id]
 }
 
 func openSets(ctx context.Context, c *converter) (*feed, error) {

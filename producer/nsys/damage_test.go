@@ -89,7 +89,7 @@ func TestUnusableFiles(t *testing.T) {
 		remedy     string
 	}{
 		{"absent", "/nonexistent/x.sqlite", nil, "no such file", ""},
-		{"a directory", t.TempDir(), nil, "it is not a regular file", "write it into a file"},
+		{"a directory", t.TempDir(), nil, "it is a directory", "name a file in it"},
 		{"a named pipe", pipe(t), nil, "it is not a regular file", "write it into a file"},
 		{"empty", file(t, nil), nil, "the file is empty", export},
 		{"text", file(t, []byte("a report that is no database\n")), nil, "not an SQLite database", export},

@@ -189,7 +189,7 @@ func (d *database) refuseView(name string) error {
 
 // miss notes that an optional table or column is absent.
 func (d *database) miss(name, effect string) {
-	if m := (Missing{name, effect}); !slices.Contains(d.missing, m) {
+	if m := (Missing{Name: name, Effect: effect}); !slices.Contains(d.missing, m) {
 		d.missing = append(d.missing, m)
 	}
 }

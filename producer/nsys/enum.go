@@ -7,9 +7,24 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
+// enum is the labels of an enumeration.
+type enum struct {
+	words  map[int64]string
+	absent string // the table, if the export does not have it
+}
+
+// word returns the label of a number; "": there is none.
+func (e enum) word(v any) string {
+	id, ok := v.(int64)
+	if !ok {
+		return ""
+	}
+	return e.words[id]
+}
+
 // enum reads the labels of an enumeration: numbers differ between versions. tables are its names, the newest first.
 // Without one of them, numbers have the meaning that they had in all versions so far.
-func (c *converter) enum(ctx context.Context, numbers []string, tables ...string) (map[int64]string, error) {
+func (c *converter) enum(ctx context.Context, numbers []string, tables ...string) (enum, error) {
 	words := map[int64]string{}
 	for _, table := range tables {
 		if !c.has(table, "id") || !c.has(table, "label") && !c.has(table, "name") {
@@ -22,13 +37,13 @@ func (c *converter) enum(ctx context.Context, numbers []string, tables ...string
 				}
 			}
 		})
-		return words, err
+		return enum{words: words}, err
 	}
 	c.miss(tables[0], "its numbers are taken for those of nsys 2022.1 to 2025.1")
 	for i, w := range numbers {
 		words[int64(i)] = w
 	}
-	return words, nil
+	return enum{words, tables[0]}, nil
 }
 
 // normal returns the words of a label, or of a name such as CUDA_MEMOPR_MEMORY_KIND_DEVICE_STATIC.
@@ -46,35 +61,37 @@ var kindNumbers = []string{
 	"PAGEABLE", "PINNED", "DEVICE", "ARRAY", "MANAGED", "DEVICE STATIC", "MANAGED STATIC", "UNKNOWN",
 }
 
-func (c *converter) memoryKinds(ctx context.Context) (map[int64]string, error) {
+func (c *converter) memoryKinds(ctx context.Context) (enum, error) {
 	return c.enum(ctx, kindNumbers, "ENUM_CUDA_MEM_KIND", "ENUM_CUDA_MEMORY_KIND")
 }
 
-func (c *converter) memoryOps(ctx context.Context) (map[int64]string, error) {
+func (c *converter) memoryOps(ctx context.Context) (enum, error) {
 	return c.enum(ctx, []string{"ALLOCATION", "DEALLOCATION"}, "ENUM_CUDA_DEV_MEM_EVENT_OPER",
 		"ENUM_CUDA_MEMORY_OPER", "ENUM_CUDA_MEMORY_OPERATION")
 }
 
-func (c *converter) copyKinds(ctx context.Context) (map[int64]string, error) {
+func (c *converter) copyKinds(ctx context.Context) (enum, error) {
 	return c.enum(ctx, []string{
 		"UNKNOWN", "HTOD", "DTOH", "HTOA", "ATOH", "ATOA", "ATOD", "DTOA", "DTOD", "HTOH", "PTOP", "UVM HTOD",
 		"UVM DTOH", "UVM DTOD",
 	}, "ENUM_CUDA_MEMCPY_OPER")
 }
 
-// classOf returns the class of a memory kind. Pageable and unknown memory has none.
-func classOf(kind string) schema.MemClass {
+// classOf returns the class of a memory kind, and whether the kind is known. Pageable memory has no class.
+func classOf(kind string) (class schema.MemClass, known bool) {
 	switch kind {
+	case "PAGEABLE":
+		return schema.ClassNone, true
 	case "PINNED":
-		return schema.ClassPinned
+		return schema.ClassPinned, true
 	case "DEVICE", "DEVICE STATIC":
-		return schema.ClassDevice
+		return schema.ClassDevice, true
 	case "ARRAY":
-		return schema.ClassArray
+		return schema.ClassArray, true
 	case "MANAGED", "MANAGED STATIC":
-		return schema.ClassManaged
+		return schema.ClassManaged, true
 	}
-	return schema.ClassNone
+	return schema.ClassNone, false
 }
 
 // opOf returns the op of a memory operation, or OpUnknown.

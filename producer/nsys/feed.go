@@ -14,6 +14,7 @@ type source struct {
 	needed bool   // if its kind is asked for
 	effect string // of its absence
 	remedy string
+	calls  []string // patterns of the names of calls from which its rows come
 	open   func(ctx context.Context, c *converter) (*feed, error)
 }
 
@@ -30,10 +31,13 @@ const (
 
 // sources in the order in which rows of equal times are taken.
 var sources = []source{
-	{schema.KindMemory, memoryTable, true, "no memory events", remedyTrace, openMemory},
-	{schema.KindLaunch, kernelTable, true, "no kernel launches", remedyLaunch, openKernels},
-	{schema.KindCopy, copyTable, true, "no copies", remedyCopy, openCopies},
-	{schema.KindCopy, setTable, false, "no memory sets", "", openSets},
+	{schema.KindMemory, memoryTable, true, "no memory events", remedyTrace, nil, openMemory},
+	{schema.KindLaunch, kernelTable, true, "no kernel launches", remedyLaunch, []string{
+		"cudaLaunchKernel*", "cudaLaunchCooperativeKernel*", "cudaLaunch_v*", "cudaGraphLaunch*", "cuLaunchKernel*",
+		"cuLaunchCooperativeKernel*", "cuLaunchGrid*", "cuGraphLaunch*",
+	}, openKernels},
+	{schema.KindCopy, copyTable, true, "no copies", remedyCopy, []string{"cudaMemcpy*", "cuMemcpy*"}, openCopies},
+	{schema.KindCopy, setTable, false, "no memory sets", "", []string{"cudaMemset*", "cuMemset*"}, openSets},
 }
 
 // feed is the rows of one table in the order of their times.

@@ -30,7 +30,7 @@ const (
 // memory adds memory events.
 type memory struct {
 	*converter
-	kinds, ops map[int64]string
+	kinds, ops enum
 }
 
 func openMemory(ctx context.Context, c *converter) (f *feed, err error) {
@@ -82,17 +82,12 @@ func (m *memory) usable(row []any) bool {
 	_, process := row[memProcess].(int64)
 	_, address := row[memAddress].(int64)
 	_, bytes := number(row[memBytes])
-	op := m.op(row)
+	op := opOf(m.ops.word(row[memOp]))
+	if op == schema.OpUnknown {
+		m.noteOperation()
+	}
 	return process && address && bytes && op != schema.OpUnknown &&
 		(op == schema.OpFree || bits(row[memAddress]) != 0)
-}
-
-func (m *memory) op(row []any) schema.Op {
-	id, ok := row[memOp].(int64)
-	if !ok {
-		return schema.OpUnknown
-	}
-	return opOf(m.ops[id])
 }
 
 func (m *memory) add(row []any) (schema.Kind, error) {
@@ -106,7 +101,8 @@ func (m *memory) add(row []any) (schema.Kind, error) {
 		Time: schema.KTime(bits(row[memStart])), Thread: b.thread(global), GPU: b.gpu(pid, row[memDevice]),
 		Ptr: at.address, Bytes: bits(row[memBytes]),
 	}
-	call := schema.CallRef{Op: m.op(row), Class: m.class(row)}
+	call := schema.CallRef{Op: opOf(m.ops.word(row[memOp]))}
+	call.Class = m.class(row, call.Op)
 	if call.Class == schema.ClassPool {
 		e.Aux, e.Pool = bits(row[memStream]), bits(row[memPool])
 	}
@@ -127,13 +123,10 @@ func (m *memory) add(row []any) (schema.Kind, error) {
 }
 
 // class returns the class of the memory: device memory from a pool has a class of its own.
-func (m *memory) class(row []any) schema.MemClass {
-	class := schema.ClassNone
-	if id, ok := row[memKind].(int64); ok {
-		class = classOf(m.kinds[id])
-	}
-	if class == schema.ClassNone {
-		m.UnknownKinds++
+func (m *memory) class(row []any, op schema.Op) schema.MemClass {
+	class, known := classOf(m.kinds.word(row[memKind]))
+	if !known {
+		m.noteKind(row, op)
 	}
 	if class == schema.ClassDevice && bits(row[memPool]) != 0 {
 		return schema.ClassPool

@@ -50,7 +50,10 @@ func Open(path string) (*Reader, error) {
 	return newReader(file), nil
 }
 
-var errNotRegular = errors.New("it is not a regular file; write it into a file first, and name that file")
+var (
+	errDirectory  = errors.New("it is a directory; name a file in it, such as run.gputap or report.sqlite")
+	errNotRegular = errors.New("it is not a regular file; write it into a file first, and name that file")
+)
 
 // OpenFile opens a regular file to read it. It refuses others before it opens them: the open of a named pipe without a
 // writer blocks for ever, and readers of recordings seek.
@@ -58,6 +61,9 @@ func OpenFile(path string) (*os.File, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
+	}
+	if info.IsDir() {
+		return nil, &os.PathError{Op: "open", Path: path, Err: errDirectory}
 	}
 	if !info.Mode().IsRegular() {
 		return nil, &os.PathError{Op: "open", Path: path, Err: errNotRegular}

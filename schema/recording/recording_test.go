@@ -350,9 +350,10 @@ func TestOpenRefusesPipes(t *testing.T) {
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "pipe")
 	check(t, unix.Mkfifo(pipe, 0o600))
-	for _, path := range []string{pipe, dir, "/dev/null"} {
-		want := "open the recording: open " + path + ": it is not a regular file; write it into a file first, and " +
-			"name that file"
+	const notRegular = "it is not a regular file; write it into a file first, and name that file"
+	for path, reason := range map[string]string{pipe: notRegular, "/dev/null": notRegular,
+		dir: "it is a directory; name a file in it, such as run.gputap or report.sqlite"} {
+		want := "open the recording: open " + path + ": " + reason
 		if _, err := Open(path); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", path, err, want)
 		}

@@ -77,7 +77,7 @@ func (c *picture) memoryChart(m *memory, stacked bool) (*plot.Chart, error) {
 	for _, name := range slices.Sorted(maps.Keys(parts)) {
 		chart.Series = append(chart.Series, plot.Series{Name: name, Step: true, Points: sum(parts[name])})
 	}
-	return chart, cmp.Or(failed, c.overlay(chart, list))
+	return chart, cmp.Or(failed, c.overlay(chart, m, list))
 }
 
 // runsChart draws the memory of several sources as lines that begin together.
@@ -149,8 +149,11 @@ func endsOf(list []*analysis.Process) map[schema.ProcessID]time.Time {
 	return ends
 }
 
-// overlay adds the log of nvidia-smi.
-func (c *picture) overlay(chart *plot.Chart, list []*analysis.Process) error {
+// makeLog is how users make a log that --smi reads.
+const makeLog = "nvidia-smi --query-gpu=timestamp,index,memory.used --format=csv -lms 100 > smi.csv"
+
+// overlay adds the log of nvidia-smi. If nothing of it is drawn, m lacks it.
+func (c *picture) overlay(chart *plot.Chart, m *memory, list []*analysis.Process) error {
 	if c.smi == "" {
 		return nil
 	}
@@ -161,7 +164,7 @@ func (c *picture) overlay(chart *plot.Chart, list []*analysis.Process) error {
 	defer file.Close()
 	log, err := smi.Parse(file, smi.Options{})
 	if err != nil {
-		return fmt.Errorf("read the log of nvidia-smi %s: %w", c.smi, err)
+		return fmt.Errorf("read the log of nvidia-smi %s: %w; make the log with %s", c.smi, err, makeLog)
 	}
 	for _, problem := range log.Problems() {
 		fmt.Fprintf(c.p.Stderr, "%s: %s\n", c.smi, problem)
@@ -176,12 +179,19 @@ func (c *picture) overlay(chart *plot.Chart, list []*analysis.Process) error {
 			Points: sum(parts)}}
 	}
 	end, err := lastPoint(list)
-	if first, last := log.Start.Add(c.offset), log.End().Add(c.offset); !log.Start.IsZero() && len(list) > 0 &&
-		(last.Before(chart.Begin) || first.After(end)) {
-		fmt.Fprintf(c.p.Stderr, "%s: nothing of it is drawn: it is of %s to %s in the zone of this machine, and the "+
-			"chart of %s to %s; set TZ to the zone of nvidia-smi, or use --smi-offset\n", c.smi, clockText(first),
-			clockText(last), clockText(chart.Begin), clockText(end))
+	first, last := log.Start.Add(c.offset), log.End().Add(c.offset)
+	if log.Start.IsZero() || len(list) == 0 || !last.Before(chart.Begin) && !first.After(end) {
+		return err
 	}
+	text := fmt.Sprintf("%s: nothing of it is drawn: it is of %s to %s in the zone of this machine, and the chart of "+
+		"%s to %s; set TZ to the zone of nvidia-smi, or use --smi-offset", c.smi, clockText(first), clockText(last),
+		clockText(chart.Begin), clockText(end))
+	if !m.wall {
+		text = fmt.Sprintf("%s: nothing of it is drawn: the export does not tell when its session began; use "+
+			"--smi-offset=%s to draw the first row of the log at the first change of memory, and add the time between "+
+			"them if you know it", c.smi, chart.Begin.Sub(log.Start))
+	}
+	m.Missing = append(m.Missing, text)
 	return err
 }
 

@@ -70,21 +70,39 @@ func TestChart(t *testing.T) {
 	}
 }
 
-// TestLogOfAnotherTime: nothing of a log of an hour later is drawn, and a message says so.
-func TestLogOfAnotherTime(t *testing.T) {
+// TestUnusableLogs: a chart without a log that the user asked for is no success, and the error names the log.
+func TestUnusableLogs(t *testing.T) {
 	t.Parallel()
-	dir, path := t.TempDir(), recorded(t, false)
-	log := filepath.Join(dir, "smi.csv")
-	for shift, want := range map[time.Duration]bool{2 * time.Second: false, time.Hour: true, -time.Hour: true} {
-		local := wallStart.Add(shift).Local().Format("2006/01/02 15:04:05.000")
-		check(t, os.WriteFile(log, []byte("timestamp, index, memory.used [MiB]\n"+local+", 0, 1 MiB\n"), 0o600))
-		var stderr bytes.Buffer
-		p := &app.Process{Stdout: io.Discard, Stderr: &stderr, Log: slog.New(slog.DiscardHandler)}
-		cmd := PlotCommand(p)
-		cmd.SetArgs([]string{"usage", path, "--smi", log, "-o", filepath.Join(dir, "chart.svg")})
-		check(t, cmd.ExecuteContext(t.Context()))
-		if got := strings.Contains(stderr.String(), "nothing of it is drawn"); got != want {
-			t.Errorf("%s: %q", shift, stderr.String())
-		}
+	const header = "timestamp, index, memory.used [MiB]\n"
+	row := func(after time.Duration) string {
+		return wallStart.Add(after).Local().Format("2006/01/02 15:04:05.000") + ", 0, 1 MiB\n"
+	}
+	for _, tt := range []struct {
+		name, log string
+		code      int
+		want      string
+	}{
+		{"a row", header + row(2*time.Second), 0, ""},
+		{"an hour later", header + row(time.Hour), 4, "nothing of it is drawn"},
+		{"an hour earlier", header + row(-time.Hour), 4, "nothing of it is drawn"},
+		{"nothing", "", 1, "it has no rows"},
+		{"a program in C", "#include <stdio.h>\nint sizes[] = {\n\tone,\n\ttwo, 2\n};\nint main() {\n\treturn 0;\n}\n",
+			1, "make the log with nvidia-smi --query-gpu=timestamp,index,memory.used --format=csv"},
+		{"names and numbers", "apples, 5\npears, 6\n", 1, "--format=csv"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir, path := t.TempDir(), recorded(t, false)
+			log := filepath.Join(dir, "smi.csv")
+			check(t, os.WriteFile(log, []byte(tt.log), 0o600))
+			cmd := PlotCommand(&app.Process{Stdout: io.Discard, Stderr: io.Discard, Log: slog.New(slog.DiscardHandler)})
+			cmd.SilenceErrors, cmd.SilenceUsage = true, true
+			cmd.SetArgs([]string{"usage", path, "--smi", log, "-o", filepath.Join(dir, "chart.svg")})
+			err := cmd.ExecuteContext(t.Context())
+			if app.ExitCode(err) != tt.code || err != nil && (!strings.Contains(err.Error(), log) ||
+				!strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("status %d: %v, want %d and %q", app.ExitCode(err), err, tt.code, tt.want)
+			}
+		})
 	}
 }

@@ -63,6 +63,7 @@ type Diff struct {
 	Findings  map[string]Findings `json:"findings"`  // of a and b
 	Complete  bool                `json:"complete"`
 	Missing   []string            `json:"missing"`
+	Notes     []string            `json:"notes"`
 }
 
 func diffCommand(p *app.Process) *cobra.Command {
@@ -99,6 +100,9 @@ func (q *question) diff(ctx context.Context, pathA, pathB string) error {
 		return err
 	}
 	d := compare(a, b)
+	for _, text := range d.Notes {
+		fmt.Fprintln(q.p.Stderr, text)
+	}
 	switch q.out {
 	case "json":
 		out := json.NewEncoder(q.p.Stdout)
@@ -114,13 +118,19 @@ func (q *question) diff(ctx context.Context, pathA, pathB string) error {
 
 // compare returns the differences of two runs.
 func compare(a, b *side) *Diff {
-	d := &Diff{Processes: []ProcessDiff{}, Missing: []string{},
+	d := &Diff{Processes: []ProcessDiff{}, Missing: []string{}, Notes: []string{},
 		Findings: map[string]Findings{"a": a.Findings, "b": b.Findings}}
 	for _, text := range append(a.Missing, a.unrecorded(b)...) {
 		d.Missing = append(d.Missing, "a: "+text)
 	}
 	for _, text := range append(b.Missing, b.unrecorded(a)...) {
 		d.Missing = append(d.Missing, "b: "+text)
+	}
+	for _, text := range a.Notes {
+		d.Notes = append(d.Notes, "a: "+text)
+	}
+	for _, text := range b.Notes {
+		d.Notes = append(d.Notes, "b: "+text)
 	}
 	d.Complete = len(d.Missing) == 0
 	all := totals(a, b)

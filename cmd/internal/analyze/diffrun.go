@@ -37,6 +37,8 @@ type Figures struct {
 type side struct {
 	Findings  Findings
 	Missing   []string
+	Notes     []string
+	lacks     []string // tables of an Nsight export
 	selection recording.Selection
 	processes map[role]*work
 }
@@ -101,7 +103,11 @@ func readSide(ctx context.Context, path string, r *Range, log *slog.Logger) (*si
 		return nil, err
 	}
 	defer m.Close()
-	one := &side{Findings: m.Findings, Missing: m.Missing, selection: s.Selection, processes: map[role]*work{}}
+	one := &side{Findings: m.Findings, Missing: m.Missing, Notes: s.Notes(), selection: s.Selection,
+		processes: map[role]*work{}}
+	if s.Nsight != nil {
+		one.lacks = s.Unrecorded(schema.KindMemory, schema.KindLaunch, schema.KindCopy)
+	}
 	for _, p := range m.selected(r) {
 		if err := one.addMemory(p, s.End); err != nil {
 			return nil, fmt.Errorf("analyze %s: %w", path, err)
@@ -220,11 +226,16 @@ func (c *copied) throughput() *float64 {
 	return nil
 }
 
-// unrecorded names the kinds of events that s lacks and that the other run has.
+// unrecorded names the kinds of events, and the tables of an Nsight export, that s lacks and that the other run has.
 func (s *side) unrecorded(other *side) (texts []string) {
 	for _, kind := range []schema.Kind{schema.KindMemory, schema.KindLaunch, schema.KindCopy} {
 		if !has(&s.selection, kind) && has(&other.selection, kind) {
 			texts = append(texts, fmt.Sprintf("events of the kind %s are not recorded", kind))
+		}
+	}
+	for _, text := range s.lacks {
+		if !slices.Contains(other.lacks, text) {
+			texts = append(texts, text)
 		}
 	}
 	return texts

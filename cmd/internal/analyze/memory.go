@@ -36,11 +36,13 @@ type memory struct {
 	Torch    *analysis.Journal // of PyTorch's allocators; nil: not wanted
 	Findings Findings
 	Missing  []string // sentences about what is not known
+	Notes    []string // sentences about what the source lacks and the answer does not need
+	wall     bool     // times are those of a clock
 }
 
 // readMemory folds the memory events of a source up to the end of the range, and with torch those of PyTorch, too.
 func readMemory(ctx context.Context, s *source.Source, r *Range, torch bool, log *slog.Logger) (*memory, error) {
-	m := &memory{Journal: analysis.NewJournal("")}
+	m := &memory{Journal: analysis.NewJournal(""), Notes: s.Notes(schema.KindMemory), wall: s.HasWallTime()}
 	var visit func(*recording.Message) error
 	if torch {
 		m.Torch = analysis.NewJournal("")

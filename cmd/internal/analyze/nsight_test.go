@@ -1,11 +1,8 @@
 package analyze
 
 import (
-	"bytes"
 	"database/sql"
 	"fmt"
-	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -44,15 +41,22 @@ INSERT INTO CUDA_GPU_MEMORY_USAGE_EVENTS VALUES
 	(4000, 4242 << 24, 1, 1, 4096, 0, 4000, 2, 1, NULL, 13, 0);
 `
 
-// TestNsightExport analyzes an export. The figures were computed by hand: the peak is 12,352 bytes after 3 µs.
-func TestNsightExport(t *testing.T) {
-	t.Parallel()
+// exported writes the export, changed by statements, and returns its path.
+func exported(t *testing.T, statements string) string {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "report.sqlite")
 	db, err := sql.Open("sqlite", path)
 	check(t, err)
-	_, err = db.Exec(export)
+	_, err = db.Exec(export + statements)
 	check(t, err)
 	check(t, db.Close())
+	return path
+}
+
+// TestNsightExport analyzes an export. The figures were computed by hand: the peak is 12,352 bytes after 3 µs.
+func TestNsightExport(t *testing.T) {
+	t.Parallel()
+	path := exported(t, "")
 	stdout, err := typed(t, "watermark", path, "-o", "json")
 	if err != nil && app.ExitCode(err) != 4 {
 		t.Fatal(err)
@@ -67,10 +71,6 @@ func TestNsightExport(t *testing.T) {
 		if !strings.Contains(stdout, text) {
 			t.Errorf("%s is not in %s", text, stdout)
 		}
-	}
-	_, err = typed(t, "launches", path)
-	if app.ExitCode(err) != 4 || !strings.Contains(err.Error(), "has no table CUPTI_ACTIVITY_KIND_KERNEL") {
-		t.Errorf("without a table of launches: status %d, %v", app.ExitCode(err), err)
 	}
 	stdout, err = typed(t, "usage", path, "-o", "nsys-tsv")
 	if err != nil && app.ExitCode(err) != 4 {
@@ -88,10 +88,7 @@ func TestNsightExport(t *testing.T) {
 // stays.
 func TestNsightImpossibleSizes(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "report.sqlite")
-	db, err := sql.Open("sqlite", path)
-	check(t, err)
-	_, err = db.Exec(export + `
+	path := exported(t, `
 CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER, end INTEGER, globalPid INTEGER, bytes INTEGER,
 	copyKind INTEGER);
 INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (10000, 10001, 4242 << 24, 100, 1),
@@ -100,8 +97,6 @@ INSERT INTO CUDA_GPU_MEMORY_USAGE_EVENTS VALUES
 	(5000, 4242 << 24, 1, 1, 1 << 20, 0, 9223372036854775807, 2, 0, NULL, 0, 0),
 	(5001, 4242 << 24, 1, 1, 2 << 20, 0, 1 << 48, 2, 0, NULL, 0, 0),
 	(5002, 4242 << 24, 1, 1, 3 << 20, 0, (1 << 48) - 1, 2, 0, NULL, 0, 0);`)
-	check(t, err)
-	check(t, db.Close())
 	stdout, err := typed(t, "watermark", path, "-o", "json")
 	peak := fmt.Sprint(`"peak_bytes":`, 8192+64+1<<48-1)
 	if app.ExitCode(err) != 4 || !strings.Contains(err.Error(), "3 rows of the export have an impossible size") ||
@@ -125,6 +120,34 @@ func TestEmptyExport(t *testing.T) {
 	}
 }
 
+// TestReportOfNsightIsNamed: gputap reads the export of a report, and not the report.
+func TestReportOfNsightIsNamed(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"report.nsys-rep", "old.qdrep", "UPPER.NSYS-REP"} {
+		path := filepath.Join(t.TempDir(), name)
+		check(t, os.WriteFile(path, []byte("NSYS report of Nsight's own form"), 0o600))
+		_, err := typed(t, "watermark", path)
+		want := "convert it with nsys export --type sqlite " + path
+		if app.ExitCode(err) != 1 || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "gputap record") {
+			t.Errorf("status %d, %v", app.ExitCode(err), err)
+		}
+	}
+}
+
+// TestDirectoriesAreRefused names the remedy.
+func TestDirectoriesAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"runs", "report.sqlite"} {
+		path := filepath.Join(t.TempDir(), name)
+		check(t, os.Mkdir(path, 0o700))
+		_, err := typed(t, "watermark", path)
+		if app.ExitCode(err) != 1 || !strings.Contains(err.Error(), path+": it is a directory; name a file in it") {
+			t.Errorf("status %d, %v", app.ExitCode(err), err)
+		}
+	}
+}
+
 // TestPipesAreRefused: a command that opened a named pipe would wait for ever, whatever its name ends with.
 func TestPipesAreRefused(t *testing.T) {
 	t.Parallel()
@@ -135,24 +158,5 @@ func TestPipesAreRefused(t *testing.T) {
 		if app.ExitCode(err) != 1 || !strings.Contains(err.Error(), path+": it is not a regular file; write it into") {
 			t.Errorf("status %d, %v", app.ExitCode(err), err)
 		}
-	}
-}
-
-// TestNsightExportWithoutStacks: a message names the table that lacks. Figures of memory do not need it.
-func TestNsightExportWithoutStacks(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "report.sqlite")
-	db, err := sql.Open("sqlite", path)
-	check(t, err)
-	_, err = db.Exec(export + "DROP TABLE CUDA_CALLCHAINS;")
-	check(t, err)
-	check(t, db.Close())
-	var stderr bytes.Buffer
-	p := &app.Process{Stdout: io.Discard, Stderr: &stderr, Log: slog.New(slog.DiscardHandler)}
-	cmd := Command(p)
-	cmd.SetArgs([]string{"leakage", path})
-	check(t, cmd.ExecuteContext(t.Context()))
-	if !strings.Contains(stderr.String(), "has no table CUDA_CALLCHAINS") {
-		t.Errorf("said %q", stderr.String())
 	}
 }

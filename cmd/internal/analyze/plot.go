@@ -51,8 +51,7 @@ func memoryPlotCommand(p *app.Process, name, short string, stacked bool) *cobra.
 	cmd := &cobra.Command{
 		Use: name + " FILE… | --since TIME", Short: short,
 		Long: short + `. --smi draws what nvidia-smi reported as a dashed line, aligned by wall time:
-  nvidia-smi --query-gpu=timestamp,index,memory.used --format=csv -lms 100 > smi.csv
-` + exitStatus,
+  ` + makeLog + "\n" + exitStatus,
 		Example: "  gputap plot " + name + " run.gputap -o chart.png\n" +
 			"  gputap plot " + name + " run.gputap -o chart.svg --pid 4242 --width 800\n" +
 			"  gputap plot " + name + " good.gputap bad.gputap -o both.png",
@@ -111,7 +110,7 @@ func (c *picture) drawMemory(ctx context.Context, args []string, stacked bool) e
 		}
 		defer m.Close()
 		m.Missing = append(m.Missing, s.Unrecorded(schema.KindMemory)...)
-		runs, names, missing = append(runs, m), append(names, filepath.Base(s.Name)), append(missing, m.Missing...)
+		runs, names = append(runs, m), append(names, filepath.Base(s.Name))
 	}
 	chart, err := c.runsChart(names, runs)
 	if len(runs) == 1 {
@@ -122,6 +121,9 @@ func (c *picture) drawMemory(ctx context.Context, args []string, stacked bool) e
 	}
 	if err != nil {
 		return err
+	}
+	for _, m := range runs { // the chart may have added to it
+		missing = append(missing, m.Missing...)
 	}
 	return source.Incomplete(missing)
 }

@@ -46,6 +46,7 @@ type Rates[T any] struct {
 	Processes []T      `json:"processes"`
 	Complete  bool     `json:"complete"`
 	Missing   []string `json:"missing"`
+	Notes     []string `json:"notes"`
 }
 
 // readRates folds the events of a range, which these folds count from zero on.
@@ -132,7 +133,7 @@ func ratesCommand[T any](p *app.Process, name, short string, kind schema.Kind, c
 				return err
 			}
 			missing = append(missing, s.Unrecorded(kind)...)
-			r := Rates[T]{[]T{}, len(missing) == 0, append([]string{}, missing...)}
+			r := Rates[T]{[]T{}, len(missing) == 0, append([]string{}, missing...), s.Notes(kind)}
 			measures := map[*answer.Process]uint64{}
 			for _, one := range all.Processes {
 				_, measures[one] = of(one)

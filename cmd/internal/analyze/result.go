@@ -112,6 +112,7 @@ type Result[T any] struct {
 	Findings  Findings     `json:"findings"`
 	Complete  bool         `json:"complete"`
 	Missing   []string     `json:"missing"` // what is not known; empty if it is complete
+	Notes     []string     `json:"notes"`   // what the source lacks, without effect on the figures
 }
 
 // result makes a result of processes.
@@ -120,7 +121,7 @@ func result[T any](m *memory, processes []Process[T]) *Result[T] {
 		return cmp.Or(cmp.Compare(b.bytes, a.bytes), a.compare(&b.Who))
 	})
 	return &Result[T]{append([]Process[T]{}, processes...), m.Findings, len(m.Missing) == 0,
-		append([]string{}, m.Missing...)}
+		append([]string{}, m.Missing...), append([]string{}, m.Notes...)}
 }
 
 func (p *Process[T]) add(gpu *analysis.GPU, figure T, bytes uint64) {

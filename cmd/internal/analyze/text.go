@@ -110,6 +110,7 @@ func writeFindings(to io.Writer, f Findings, missing []string) {
 		{f.Failed, "calls that failed"},
 		{f.SizeMismatches, "frees of another size than the allocation"},
 		{f.ImpossibleSizes, "rows of the export with an impossible size"},
+		{f.UnknownKinds, "memory events of an unknown kind of memory"},
 	} {
 		if one.n > 0 {
 			fmt.Fprintf(to, "\n%s: %d", one.text, one.n)

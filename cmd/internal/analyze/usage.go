@@ -105,7 +105,9 @@ func (m *memory) writeUsage(to io.Writer, r *Range, by string, step time.Duratio
 	tail := result[struct{}](m, nil)
 	findings, _ := json.Marshal(tail.Findings) // numbers
 	missing, _ := json.Marshal(tail.Missing)   // texts
-	fmt.Fprintf(out, `],"findings":%s,"complete":%t,"missing":%s}`+"\n", findings, tail.Complete, missing)
+	notes, _ := json.Marshal(tail.Notes)       // likewise
+	fmt.Fprintf(out, `],"findings":%s,"complete":%t,"missing":%s,"notes":%s}`+"\n", findings, tail.Complete, missing,
+		notes)
 	return out.Flush()
 }
 

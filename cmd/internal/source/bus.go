@@ -27,7 +27,7 @@ func (r *Range) Open(ctx context.Context, p *app.Process, args []string, kinds .
 	case len(args) > 0:
 		s, err := Open(ctx, args[0])
 		if err == nil {
-			for _, text := range s.notes() {
+			for _, text := range s.Notes(kinds...) {
 				fmt.Fprintf(p.Stderr, "%s: %s\n", args[0], text)
 			}
 		}

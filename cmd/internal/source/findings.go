@@ -16,6 +16,7 @@ type Findings struct {
 	Failed          uint64 `json:"failed_calls"`     // of the memory functions
 	SizeMismatches  uint64 `json:"size_mismatches"`  // frees of another size than the allocation; of Nsight
 	ImpossibleSizes uint64 `json:"impossible_sizes"` // rows of Nsight with 2^48 bytes or more: left out
+	UnknownKinds    uint64 `json:"unknown_kinds"`    // memory events of Nsight: in no figure
 }
 
 // quality is what a fold found in a range, by process.

@@ -65,15 +65,13 @@ func (s *Source) Movements(ctx context.Context, r *Range, receiver func() func(*
 		shard.begin() // the range may have no messages of the shard
 		shard.sum(shard.tracker.Report(), r, &f, &e)
 	}
-	if s.Nsight != nil {
-		f.SizeMismatches, f.ImpossibleSizes = s.Nsight.SizeMismatches, s.Nsight.ImpossibleSize
-	}
+	s.addFindings(&f)
 	var unselected []string
 	before := !r.Until.IsZero() && s.End.IsZero() // the range ends before the recording and its state
 	if err == nil && (!e.selected || before) {
 		unselected, err = s.unselected(ctx, r, false)
 	}
-	return f, slices.Concat(unselected, m.missing, e.missing(), s.beginnings(), s.Missing()), err
+	return f, slices.Concat(unselected, m.missing, e.missing(), s.beginnings(), s.Missing(), s.unknownKinds()), err
 }
 
 // fold returns the fold of a shard.
@@ -188,13 +186,7 @@ func (s *Source) Missing() (texts []string) {
 	if s.lost != nil {
 		texts = append(texts, s.lost.Error())
 	}
-	if s.Nsight != nil && s.Nsight.Malformed > 0 {
-		texts = append(texts, fmt.Sprintf("%d rows of the export cannot be used", s.Nsight.Malformed))
-	}
-	if s.Nsight != nil && s.Nsight.ImpossibleSize > 0 {
-		texts = append(texts, app.Plural(s.Nsight.ImpossibleSize, "row of the export has", "rows of the export have")+
-			" an impossible size")
-	}
+	texts = append(texts, s.unusedRows()...)
 	for _, d := range s.Damages {
 		texts = append(texts, fmt.Sprintf("%d bytes of the recording at offset %d are damaged: %s", d.Bytes, d.Offset,
 			d.Reason))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/gputap/gputap/producer/nsys"
@@ -33,8 +34,14 @@ func Open(ctx context.Context, path string) (*Source, error) {
 		return openNsight(ctx, path)
 	}
 	s, err := openRecording(path)
-	if errors.Is(err, recording.ErrNotRecording) && filepath.Ext(path) == ".sqlite" {
-		return openNsight(ctx, path) // it says what is wrong with the export
+	if errors.Is(err, recording.ErrNotRecording) {
+		switch strings.ToLower(filepath.Ext(path)) {
+		case ".sqlite":
+			return openNsight(ctx, path) // it says what is wrong with the export
+		case ".nsys-rep", ".qdrep":
+			return nil, fmt.Errorf("open %s: it is a report of Nsight Systems, and gputap reads its export; convert "+
+				"it with nsys export --type sqlite %[1]s, and name the .sqlite file", path)
+		}
 	}
 	return s, err
 }

@@ -15,6 +15,9 @@ type columns struct {
 var errColumns = errors.New("cannot tell the columns apart without header and units; " +
 	"leave out noheader, or nounits, in --format")
 
+// errNoLog is the reason of a row that may be of any file: a log has a header, times or units.
+var errNoLog = errors.New("it has neither a time nor a memory in MiB, and no header is before it")
+
 func noColumns(width int) columns { return columns{-1, -1, -1, -1, -1, -1, width} }
 
 // headerColumns reads a header. A row that names no column of used memory is none.
@@ -61,7 +64,11 @@ func guessColumns(cells []string) (columns, error) {
 			c.name = i
 		}
 	}
-	return c.withNumbers(numbers)
+	c, err := c.withNumbers(numbers)
+	if err == nil && c.time < 0 && !strings.HasSuffix(cells[c.memory], " MiB") {
+		return c, errNoLog
+	}
+	return c, err
 }
 
 // withNumbers gives meaning to the numbers without units.

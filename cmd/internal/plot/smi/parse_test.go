@@ -117,6 +117,7 @@ func TestParseFailsWithoutRows(t *testing.T) {
 		{"empty", "", "it has no rows"},
 		{"header alone", "timestamp, memory.used [MiB]\n", "it has no rows"},
 		{"another file", "{\n\"a\": 1\n}\n", "none of 3 rows can be read; the first one is line 1: it holds no memory"},
+		{"names and numbers", "apples, 5\npears, 6\n", "it has neither a time nor a memory in MiB"},
 		{"ambiguous", "2026/11/24 19:00:01.123, 5, 7\n", "leave out noheader, or nounits"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
