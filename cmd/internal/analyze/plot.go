@@ -47,7 +47,7 @@ func PlotCommand(p *app.Process) *cobra.Command {
 
 func memoryPlotCommand(p *app.Process, name, short string, stacked bool) *cobra.Command {
 	c := &picture{question: question{p: p}, size: plot.DefaultSize}
-	words := slices.Sorted(maps.Keys(stacks))
+	words := slices.Sorted(maps.Keys(areas))
 	cmd := &cobra.Command{
 		Use: name + " FILE… | --since TIME", Short: short,
 		Long: short + `. --smi draws what nvidia-smi reported as a dashed line, aligned by wall time:
@@ -58,7 +58,7 @@ func memoryPlotCommand(p *app.Process, name, short string, stacked bool) *cobra.
 			"  gputap plot " + name + " good.gputap bad.gputap -o both.png",
 		PreRunE: func(_ *cobra.Command, args []string) error {
 			switch {
-			case stacks[c.by] == nil:
+			case areas[c.by] == nil:
 				return app.Usage(fmt.Errorf("--by %q: use %s", c.by, strings.Join(words, ", ")))
 			case len(args) > 1 && (c.smi != "" || c.by != byProcess):
 				return app.Usage(errors.New("--smi and --by: not with several recordings, which are one line each"))
