@@ -21,7 +21,7 @@ type sheet struct {
 	value valueAxis
 
 	left, top, right, bottom float64 // of the plot area, whole numbers
-	marks                    []Mark // of the chart and of its curves
+	marks                    []Mark  // of the chart and of its curves
 	entries                  []entry
 	labels                   []label
 }
