@@ -50,7 +50,9 @@ func memoryPlotCommand(p *app.Process, name, short string, stacked bool) *cobra.
 	words := slices.Sorted(maps.Keys(areas))
 	cmd := &cobra.Command{
 		Use: name + " FILE… | --since TIME", Short: short,
-		Long: short + `. --smi draws what nvidia-smi reported as a dashed line, aligned by wall time:
+		Long: short + `.
+
+--smi draws what nvidia-smi reported as a dashed line, aligned by wall time. To make the log:
   nvidia-smi --query-gpu=timestamp,index,memory.used --format=csv -lms 100 > smi.csv
 ` + exitStatus,
 		Example: "  gputap plot " + name + " run.gputap -o chart.png\n" +
@@ -71,7 +73,7 @@ func memoryPlotCommand(p *app.Process, name, short string, stacked bool) *cobra.
 	}
 	c.pictureFlags(cmd)
 	if c.by = byProcess; stacked {
-		cmd.Flags().StringVar(&c.by, "by", byProcess, "what is one area: "+strings.Join(words, ", "))
+		cmd.Flags().StringVar(&c.by, "by", byProcess, "split the memory into areas by "+strings.Join(words, ", "))
 	}
 	cmd.Flags().StringVar(&c.smi, "smi", "", "CSV file of nvidia-smi to draw on top")
 	cmd.Flags().DurationVar(&c.offset, "smi-offset", 0, "time to add to the times of nvidia-smi")
@@ -82,13 +84,16 @@ func memoryPlotCommand(p *app.Process, name, short string, stacked bool) *cobra.
 func (c *picture) pictureFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVarP(&c.file, "output", "o", "", "file to write, .png or .svg")
+	flags.StringVarP(&c.file, "output", "o", "", "file to write, .png or .svg (required)")
 	flags.IntVar(&c.size.Width, "width", c.size.Width, "width in pixels")
 	flags.IntVar(&c.size.Height, "height", c.size.Height, "height in pixels")
-	_ = cmd.MarkFlagRequired("output") // the flag exists
+	_ = cmd.MarkFlagRequired("output") // the flag exists; shell completion offers it first
 }
 
 func (c *picture) checkPicture() error {
+	if c.file == "" {
+		return app.Usage(errors.New("no file to write: use -o FILE.png or -o FILE.svg"))
+	}
 	if _, err := plot.FormatOf(c.file); err != nil {
 		return app.Usage(err)
 	}
