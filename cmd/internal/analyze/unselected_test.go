@@ -10,8 +10,8 @@ import (
 	"github.com/gputap/gputap/cmd/internal/app"
 )
 
-// TestSelectionOfNothingIsIncomplete: a mistyped name or time must not pass for a process without leaks. A process that exists
-// and has no such events gives a complete answer.
+// TestSelectionOfNothingIsIncomplete: a mistyped name or time must not pass for a process without leaks. A process that
+// exists and has no such events gives a complete answer.
 func TestSelectionOfNothingIsIncomplete(t *testing.T) {
 	t.Parallel()
 	whole, state, other := recorded(t, false), recorded(t, true), lab{step: mib, launches: 10, copies: 4, sets: 2,

@@ -64,7 +64,8 @@ type Point struct {
 	Value float64
 }
 
-// Mark is a dot with a label that belongs to no single series, such as the watermark of all. The label is Text, the value and the time.
+// Mark is a dot with a label that belongs to no single series, such as the watermark of all. The label is Text, the
+// value and the time.
 type Mark struct {
 	At    time.Duration
 	Value float64

@@ -13,9 +13,11 @@ func processes(n int) Chart {
 		Note: "3 events were lost"}
 	for i := range n {
 		from := time.Duration(i) * time.Second
-		c.Series = append(c.Series, Series{Name: fmt.Sprintf("process %d", i), Step: true, Mark: fmt.Sprintf("peak %d", i),
+		c.Series = append(c.Series, Series{
+			Name: fmt.Sprintf("process %d", i), Step: true, Mark: fmt.Sprintf("peak %d", i),
 			Points: Points([]Point{{from, float64(i+1) * gib / 2}, {from + time.Second/2, float64(i+1) * gib},
-				{from + time.Second, 0}})})
+				{from + time.Second, 0}}),
+		})
 	}
 	return c
 }

@@ -31,7 +31,7 @@ func (s *Source) unselected(ctx context.Context, r *Range, state bool) ([]string
 		return nil, err
 	}
 	text := "no process is selected by " + flags
-	if !s.ofBus && !(r.Since.IsZero() && r.Until.IsZero()) {
+	if !s.ofBus && (!r.Since.IsZero() || !r.Until.IsZero()) {
 		text += s.covers()
 	}
 	return []string{text}, nil
