@@ -268,7 +268,8 @@ frees of memory whose allocation was not seen: 1
 	}
 	stdout, err = typed(t, "leakage", recorded(t, false), "-o", "csv", "--pid", "7")
 	check(t, err)
-	row := "gpu-7,7,train,GPU-0,50,,0x200,50,device,9,train,cuMemAlloc_v2," + at(2)
+	row := "gpu-7,7,train,GPU-0,50,,0x200,50,device,9,train,cuMemAlloc_v2," + at(2) +
+		",,,test,2023-11-14T22:13:20.500000000Z"
 	if want := strings.Join(csvColumns, ",") + "\n" + row + "\n"; stdout != want {
 		t.Errorf("got\n%s\nwant\n%s", stdout, want)
 	}

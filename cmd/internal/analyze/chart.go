@@ -17,34 +17,16 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// stacks are the words of plot's --by: what is one area.
-var stacks = map[string]func(p *analysis.Process, g *analysis.Group) string{
-	byProcess: func(p *analysis.Process, _ *analysis.Group) string { return fmt.Sprintf("%s (%d)", p.Comm, p.ID.PID) },
-	"class":   func(_ *analysis.Process, g *analysis.Group) string { return g.Class.String() },
-	"job":     func(p *analysis.Process, _ *analysis.Group) string { return cmp.Or(p.Job, "no job") },
-	"host":    func(p *analysis.Process, _ *analysis.Group) string { return p.ID.Host },
-	byGPU:     func(p *analysis.Process, g *analysis.Group) string { return gpuArea(&p.GPUs[g.GPU]) },
-	byTorch:   func(_ *analysis.Process, g *analysis.Group) string { return torchAreas[g.Name] },
-}
-
-const byProcess = "process"
-
-// gpuArea names a GPU in the legend.
-func gpuArea(g *analysis.GPU) string {
-	if g.UUID != "" {
-		return app.Shorten(g.UUID, 12)
-	}
-	return "GPU " + nameOf(g)
-}
-
-var torchAreas = map[string]string{analysis.Tensors: "PyTorch tensors", analysis.Cached: "PyTorch cache"}
-
 // memoryChart draws the memory of one source.
 func (c *picture) memoryChart(m *memory, stacked bool) (*plot.Chart, error) {
 	list := m.split(&c.Range, c.by)
+	names := newNames(list)
+	var failed error
 	chart := &plot.Chart{Title: "GPU memory by " + c.by, YLabel: "GPU memory", Unit: plot.Bytes, Stacked: stacked,
-		Subtitle: subtitle(list), Note: strings.Join(m.Missing, "; ")}
+		Subtitle: subtitle(list, names), Note: strings.Join(m.Missing, "; "), Failed: func() error { return failed }}
 	switch {
+	case c.by == byGPU:
+		chart.Title = "GPU memory by GPU"
 	case c.by == byTorch:
 		chart.Title = "GPU memory of PyTorch's allocator"
 	case !stacked:
@@ -56,34 +38,31 @@ func (c *picture) memoryChart(m *memory, stacked bool) (*plot.Chart, error) {
 		return nil, err
 	}
 	parts, whole := map[string][]iter.Seq[plot.Point]{}, []iter.Seq[plot.Point]{}
-	var failed error
 	for _, p := range list {
-		for _, name := range namesOf(p, stacks[c.by]) {
-			keep := func(g *analysis.Group) bool { return stacks[c.by](p, g) == name }
+		for _, name := range names.of(p, c.by) {
+			keep := func(g *analysis.Group) bool { return areas[c.by](names, p, g) == name }
 			parts[name] = append(parts[name], pointsOf(p, keep, chart.Begin, ends[p.ID], &failed))
 		}
-		all := pointsOf(p, nil, chart.Begin, ends[p.ID], &failed)
-		if whole = append(whole, all); !stacked {
-			text := "watermark"
-			if len(list) > 1 {
-				text = stacks[byProcess](p, nil)
-			}
-			mark(chart, all, text)
-		}
+		whole = append(whole, pointsOf(p, nil, chart.Begin, ends[p.ID], &failed))
 	}
 	if stacked {
 		mark(chart, sum(whole), "watermark")
 	}
 	for _, name := range slices.Sorted(maps.Keys(parts)) {
-		chart.Series = append(chart.Series, plot.Series{Name: name, Step: true, Points: sum(parts[name])})
+		line := plot.Series{Name: name, Step: true, Points: sum(parts[name]), Mark: name}
+		if len(parts) == 1 {
+			line.Mark = "watermark"
+		}
+		chart.Series = append(chart.Series, line)
 	}
-	return chart, cmp.Or(failed, c.overlay(chart, m, list))
+	return chart, c.overlay(chart, m, list)
 }
 
 // runsChart draws the memory of several sources as lines that begin together.
 func (c *picture) runsChart(names []string, runs []*memory) (*plot.Chart, error) {
-	chart := &plot.Chart{Title: "GPU memory of each run", YLabel: "GPU memory", Unit: plot.Bytes}
 	var failed error
+	chart := &plot.Chart{Title: "GPU memory of each run", YLabel: "GPU memory", Unit: plot.Bytes,
+		Failed: func() error { return failed }}
 	for i, m := range runs {
 		list := m.selected(&c.Range)
 		begin, err := firstPoint(list)
@@ -95,13 +74,13 @@ func (c *picture) runsChart(names []string, runs []*memory) (*plot.Chart, error)
 		for _, p := range list {
 			parts = append(parts, pointsOf(p, nil, begin, ends[p.ID], &failed))
 		}
-		chart.Series = append(chart.Series, plot.Series{Name: names[i], Step: true, Points: sum(parts)})
-		mark(chart, sum(parts), names[i])
+		chart.Series = append(chart.Series, plot.Series{Name: names[i], Step: true, Points: sum(parts),
+			Mark: names[i]})
 		for _, text := range m.Missing {
 			chart.Note = strings.TrimPrefix(chart.Note+"; "+names[i]+": "+text, "; ")
 		}
 	}
-	return chart, failed
+	return chart, nil
 }
 
 // firstPoint returns the time of the first change of any process.
@@ -197,25 +176,16 @@ func (c *picture) overlay(chart *plot.Chart, m *memory, list []*analysis.Process
 
 func clockText(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05 -0700") }
 
-func subtitle(list []*analysis.Process) string {
+func subtitle(list []*analysis.Process, names *names) string {
 	hosts := map[string]bool{}
 	for _, p := range list {
-		hosts[p.ID.Host] = true
+		hosts[names.host(p)] = true
 	}
 	if names := slices.Sorted(maps.Keys(hosts)); len(names) == 1 {
 		return "host " + names[0]
 	}
 	return app.Plural(uint64(len(list)), "process", "processes") + " on " +
 		app.Plural(uint64(len(hosts)), "host", "hosts")
-}
-
-// namesOf lists the areas that a process is part of.
-func namesOf(p *analysis.Process, name func(*analysis.Process, *analysis.Group) string) (names []string) {
-	for i := range p.Groups {
-		names = append(names, name(p, &p.Groups[i]))
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
 }
 
 // pointsOf yields the memory of a process in the groups that keep selects; its last point is that of its end.

@@ -46,7 +46,7 @@ func TestChart(t *testing.T) {
 		[]byte("timestamp, index, memory.used [MiB]\n"+local+", 0, 1 MiB\n"+local+", 1, 2 MiB\n"), 0o600))
 	for args, want := range map[string][]string{
 		"usage":                       {"watermark: 160 B", "by process", "train (7)", "serve (8)", "host gpu-7"},
-		"usage --by gpu --smi " + two: {"GPU-", "nvidia-smi, 2 GPUs"},
+		"usage --by gpu --smi " + two: {"GPU memory by GPU", "GPU-0", "nvidia-smi, 2 GPUs"},
 		"usage --by class --pid 8":    {"device", "managed", "watermark"},
 		"watermark --smi " + log:      {"with its peak", "train (7): ", "serve (8): ", "nvidia-smi GPU 0"},
 		"watermark --pid 7":           {"watermark: "},

@@ -21,9 +21,19 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-const exitStatus = `
+const (
+	exitStatus = `
+Exit status: 0 success; 1 an error; 2 wrong flags; 4 the data are incomplete, and the answer says what is missing;
+5 NATS is unreachable.`
+
+	// those of the commands with --fail-on
+	failStatus = `
+--fail-on takes MEASURE>LIMIT. leak: of the process with the most on all its GPUs; peak: the highest of any process on
+one GPU; unmatched_frees and failed_calls: of all processes.
+
 Exit status: 0 success; 1 an error; 2 wrong flags; 3 a condition of --fail-on holds; 4 the data are incomplete, and the
 answer says what is missing; 5 NATS is unreachable.`
+)
 
 // Command returns gputap analyze.
 func Command(p *app.Process) *cobra.Command {
@@ -32,7 +42,9 @@ func Command(p *app.Process) *cobra.Command {
 		Short: "Answer questions about a recording: peaks, curves and leaks of memory, launches, copies",
 		Long: `Answer questions about the processes in a recording, or in a range of a bus if no FILE is given. The state at the
 beginning is known; what cannot be known is named, never guessed.
-` + exitStatus,
+
+Exit status: 0 success; 1 an error; 2 wrong flags; 3 a condition of --fail-on holds; 4 the data are incomplete, and the
+answer says what is missing; 5 NATS is unreachable.`,
 		Example: `  gputap analyze watermark run.gputap
   gputap analyze usage run.gputap -o csv --step 1s
   gputap analyze leakage run.gputap --fail-on 'leak>100MiB'
@@ -70,7 +82,7 @@ type question struct {
 func memoryCommand(p *app.Process, name, short string, answer func(*question, *memory) error) *cobra.Command {
 	q := &question{p: p}
 	cmd := &cobra.Command{
-		Use: name + source.Argument, Short: short, Long: short + ".\n" + exitStatus,
+		Use: name + source.Argument, Short: short, Long: short + ".\n" + failStatus,
 		Example: "  gputap analyze " + name + " run.gputap\n" +
 			"  gputap analyze " + name + " run.gputap --pid 4242 -o json\n" +
 			"  gputap analyze " + name + " --nats.url nats://bus:4222 --since 30m --until 10m --host gpu-7",
@@ -89,7 +101,7 @@ func usageCommand(p *app.Process) *cobra.Command {
 	names := slices.Sorted(maps.Keys(splits))
 	cmd := &cobra.Command{
 		Use: "usage" + source.Argument, Short: "The memory of each process over time: every change",
-		Long: "The memory of each process over time: every change, or the highest of each --step.\n" + exitStatus,
+		Long: "The memory of each process over time: every change, or the highest of each --step.\n" + failStatus,
 		Example: `  gputap analyze usage run.gputap -o json
   gputap analyze usage run.gputap -o csv --by class --step 1s
   gputap analyze usage run.gputap -o nsys-tsv --pid 4242    # the columns of the older scripts`,

@@ -6,9 +6,51 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/gputap/gputap/cmd/internal/answer"
+	"github.com/gputap/gputap/cmd/internal/app"
 )
+
+var csvColumns = []string{"host", "pid", "comm", "gpu", "total_bytes", "time", "address", "bytes", "class", "tid",
+	"thread", "symbol", "allocated", "name", "stack", "cluster", "start"}
+
+// writeCSV prints a line for each allocation.
+func writeCSV[T figure](to io.Writer, r *Result[T]) error {
+	out := csv.NewWriter(to)
+	_ = out.Write(csvColumns) // out keeps its errors
+	for i := range r.Processes {
+		p := &r.Processes[i]
+		for _, gpu := range p.order {
+			f := p.GPUs[gpu]
+			for _, a := range f.live().List {
+				_ = out.Write([]string{p.Host, decimal(uint64(p.PID)), p.Comm, gpu, decimal(f.amount()),
+					timeText(app.Time{Time: f.when()}), a.Address, decimal(a.Bytes), a.Class, decimal(uint64(a.TID)),
+					a.Thread, a.Symbol, a.Time.String(), a.Name, folded(a.Stack), p.Cluster, timeText(p.Start)})
+			}
+		}
+	}
+	out.Flush()
+	return out.Error()
+}
+
+// timeText returns "" for an unknown time.
+func timeText(t app.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.String()
+}
+
+// folded joins the frames of a stack as flame graph tools read them: outermost first, with ";" between frames. A ";"
+// within a frame becomes ":".
+func folded(stack []string) string {
+	frames := make([]string, 0, len(stack))
+	for _, frame := range slices.Backward(stack) {
+		frames = append(frames, strings.ReplaceAll(frame, ";", ":"))
+	}
+	return strings.Join(frames, ";")
+}
 
 // launchRows returns the columns of launches. A process has a row for each kernel, those with the most launches first,
 // which the rows of its launch shapes follow, and then a row for each graph.

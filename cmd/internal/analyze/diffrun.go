@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/bits"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gputap/gputap/cmd/internal/answer"
@@ -172,7 +173,9 @@ func nameOfMemory(g *analysis.Group, size uint64) string {
 	if size > 0 {
 		class = 1 << (bits.Len64(size) - 1)
 	}
-	return fmt.Sprintf("%s, thread %s, %s, %s and more", g.Class, g.Thread, g.Symbol, app.Bytes(class))
+	parts := []string{g.Class.String(), strings.TrimSuffix("thread "+g.Thread, "thread "), g.Symbol,
+		app.Bytes(class) + " and more"}
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ", ")
 }
 
 func (s *side) addLaunches(p *answer.Process) {

@@ -14,9 +14,14 @@ const maxDiffRows = 20
 // writeDiff prints the largest changes.
 func writeDiff(to io.Writer, d *Diff) {
 	list := d.shown()
-	if len(list) == 0 {
+	switch {
+	case len(d.Processes) == 0:
+		fmt.Fprintln(to, "nothing to compare: no process in A or B")
+	case len(list) == 0 && !d.Complete:
+		fmt.Fprintln(to, "no differences in the data, which are incomplete")
+	case len(list) == 0:
 		fmt.Fprintln(to, "no differences")
-	} else {
+	default:
 		table := app.NewTable("COMMAND", "RANK", "WHAT", "MEASURE", "A", "B", "DIFFERENCE", "FACTOR", "NAME")
 		for _, r := range list[:min(maxDiffRows, len(list))] {
 			table.Row(r.comm, r.rank, r.What, r.measure(), right(r.format(*r.A)), right(r.format(*r.B)),

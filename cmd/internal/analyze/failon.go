@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/gputap/gputap/cmd/internal/app"
 )
 
 // memoryMeasures are what --fail-on can name for commands about memory. Of leak, the process with the most
@@ -40,15 +42,25 @@ func parseCondition(text string, measures []string) (condition, error) {
 	return condition{measure, uint64(n * float64(unit)), text}, nil
 }
 
-// failFlag adds --fail-on with these measures.
+// format returns a value of the measure: bytes as other output shows them, and exactly if that is rounded.
+func (c *condition) format(v uint64) string {
+	switch {
+	case c.measure != "leak" && c.measure != "peak":
+		return decimal(v)
+	case v < units["KiB"]:
+		return app.Bytes(v)
+	}
+	return fmt.Sprintf("%s (%d bytes)", app.Bytes(v), v)
+}
+
+// failFlag adds --fail-on with these measures. Without measures, the help does not show the flag, and its use is an
+// error that names the commands that have it.
 func (q *question) failFlag(cmd *cobra.Command, measures []string) {
 	q.measures = measures
-	text := "end with status 3 if this holds, such as 'leak>100MiB'; of " + strings.Join(measures, ", ") +
-		"; leak is of one process on all GPUs, peak of one process on one GPU"
+	cmd.Flags().StringArrayVar(&q.fail, "fail-on", nil, "end with status 3 if this holds, such as 'leak>100MiB'")
 	if len(measures) == 0 {
-		text = "not for this command: it has no measures"
+		_ = cmd.Flags().MarkHidden("fail-on") // the flag exists
 	}
-	cmd.Flags().StringArrayVar(&q.fail, "fail-on", nil, text)
 }
 
 // exceeded returns the conditions that hold.
@@ -59,7 +71,7 @@ func (q *question) exceeded(m *memory) (texts []string, err error) {
 			return nil, err
 		}
 		if v > c.limit {
-			texts = append(texts, fmt.Sprintf("%s: it is %d", c.text, v))
+			texts = append(texts, c.text+": it is "+c.format(v))
 		}
 	}
 	return texts, nil

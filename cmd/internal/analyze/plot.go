@@ -47,17 +47,19 @@ func PlotCommand(p *app.Process) *cobra.Command {
 
 func memoryPlotCommand(p *app.Process, name, short string, stacked bool) *cobra.Command {
 	c := &picture{question: question{p: p}, size: plot.DefaultSize}
-	words := slices.Sorted(maps.Keys(stacks))
+	words := slices.Sorted(maps.Keys(areas))
 	cmd := &cobra.Command{
 		Use: name + " FILE… | --since TIME", Short: short,
-		Long: short + `. --smi draws what nvidia-smi reported as a dashed line, aligned by wall time:
+		Long: short + `.
+
+--smi draws what nvidia-smi reported as a dashed line, aligned by wall time. To make the log:
   ` + makeLog + "\n" + exitStatus,
 		Example: "  gputap plot " + name + " run.gputap -o chart.png\n" +
 			"  gputap plot " + name + " run.gputap -o chart.svg --pid 4242 --width 800\n" +
 			"  gputap plot " + name + " good.gputap bad.gputap -o both.png",
 		PreRunE: func(_ *cobra.Command, args []string) error {
 			switch {
-			case stacks[c.by] == nil:
+			case areas[c.by] == nil:
 				return app.Usage(fmt.Errorf("--by %q: use %s", c.by, strings.Join(words, ", ")))
 			case len(args) > 1 && (c.smi != "" || c.by != byProcess):
 				return app.Usage(errors.New("--smi and --by: not with several recordings, which are one line each"))
@@ -70,7 +72,7 @@ func memoryPlotCommand(p *app.Process, name, short string, stacked bool) *cobra.
 	}
 	c.pictureFlags(cmd)
 	if c.by = byProcess; stacked {
-		cmd.Flags().StringVar(&c.by, "by", byProcess, "what is one area: "+strings.Join(words, ", "))
+		cmd.Flags().StringVar(&c.by, "by", byProcess, "split the memory into areas by "+strings.Join(words, ", "))
 	}
 	cmd.Flags().StringVar(&c.smi, "smi", "", "CSV file of nvidia-smi to draw on top")
 	cmd.Flags().DurationVar(&c.offset, "smi-offset", 0, "time to add to the times of nvidia-smi")
@@ -81,13 +83,16 @@ func memoryPlotCommand(p *app.Process, name, short string, stacked bool) *cobra.
 func (c *picture) pictureFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVarP(&c.file, "output", "o", "", "file to write, .png or .svg")
+	flags.StringVarP(&c.file, "output", "o", "", "file to write, .png or .svg (required)")
 	flags.IntVar(&c.size.Width, "width", c.size.Width, "width in pixels")
 	flags.IntVar(&c.size.Height, "height", c.size.Height, "height in pixels")
-	_ = cmd.MarkFlagRequired("output") // the flag exists
+	_ = cmd.MarkFlagRequired("output") // the flag exists; shell completion offers it first
 }
 
 func (c *picture) checkPicture() error {
+	if c.file == "" {
+		return app.Usage(errors.New("no file to write: use -o FILE.png or -o FILE.svg"))
+	}
 	if _, err := plot.FormatOf(c.file); err != nil {
 		return app.Usage(err)
 	}

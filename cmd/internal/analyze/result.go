@@ -140,9 +140,11 @@ func (w *Who) compare(to *Who) int {
 		w.Start.Compare(to.Start.Time))
 }
 
+const unknownGPU = "unknown"
+
 func nameOf(gpu *analysis.GPU) string {
 	if gpu.UUID == "" && gpu.Ordinal < 0 {
-		return "unknown"
+		return unknownGPU
 	}
 	return cmp.Or(gpu.UUID, strconv.Itoa(int(gpu.Ordinal)))
 }

@@ -33,6 +33,9 @@ type Chart struct {
 
 	Marks []Mark
 	Note  string // a remark below the chart, such as what the data lack
+
+	// Failed returns why the points of a series ended early. It is called when all points are read; nil: never.
+	Failed func() error
 }
 
 // Series is one line or area.
@@ -48,8 +51,11 @@ type Series struct {
 	Step bool
 
 	// Ends says that nothing is known after the last point. Otherwise a step keeps its last value until the end of the
-	// axis. A process that ended needs a last point of 0.
+	// axis, unless that value is 0. A process that ended needs a last point of 0.
 	Ends bool
+
+	// Mark is the label of a dot at the first of the largest values; "": none. A stack and Overlay have no such dots.
+	Mark string
 }
 
 // Point is a value at a time since the begin of the chart. The value is in bytes, bytes per second or a count.
@@ -58,7 +64,8 @@ type Point struct {
 	Value float64
 }
 
-// Mark is a dot with a label, such as the watermark. The label is Text, the value and the time.
+// Mark is a dot with a label that belongs to no single series, such as the watermark of all. The label is Text, the
+// value and the time.
 type Mark struct {
 	At    time.Duration
 	Value float64

@@ -15,6 +15,7 @@ type curve struct {
 	step, ends bool
 	points     []Point // in the order of time, at least one
 	peak       float64 // the largest value
+	mark       *Mark   // nil: none
 }
 
 // content is what a chart draws.
@@ -115,16 +116,31 @@ func newCurve(s Series, width int) (curve, bool) {
 	for p := range s.Points {
 		r.Add(p)
 	}
-	return r.curve(s.Name, s.Step, s.Ends), len(r.bins) > 0
+	c := r.curve(s.Name, s.Step, s.Ends)
+	if len(c.points) == 0 {
+		return c, false
+	}
+	c.ends = c.ends || c.step && c.points[len(c.points)-1].Value == 0
+	if most := r.most(); s.Mark != "" && most.Value > 0 {
+		c.mark = &Mark{most.At, most.Value, s.Mark}
+	}
+	return c, true
 }
 
 // curve returns what the reducer kept.
 func (r *Reducer) curve(name string, step, ends bool) curve {
-	c := curve{name: name, step: step, ends: ends, points: slices.Collect(r.Points()), peak: math.Inf(-1)}
+	return curve{name: name, step: step, ends: ends, points: slices.Collect(r.Points()), peak: r.most().Value}
+}
+
+// most returns the first of the points with the largest value.
+func (r *Reducer) most() Point {
+	most := Point{Value: math.Inf(-1)}
 	for _, b := range r.bins {
-		c.peak = max(c.peak, b.most.Value)
+		if b.most.Value > most.Value {
+			most = b.most
+		}
 	}
-	return c
+	return most
 }
 
 // at returns the value at a time: that of a step, or between two points of a line. Before its first point, and after

@@ -71,8 +71,14 @@ func (s *sheet) subtitleLines() []string {
 }
 
 func (s *sheet) noteLines() []string {
-	remarks := append([]string{s.chart.Note}, s.omitted...)
-	return wrap(strings.Join(remarks, " "), s.textWidth(), s.faintFont(), 3)
+	note := s.chart.Note
+	for _, remark := range s.omitted {
+		if note != "" {
+			note = strings.TrimSuffix(note, ".") + ". "
+		}
+		note += remark
+	}
+	return wrap(note, s.textWidth(), s.faintFont(), 3)
 }
 
 // headHeight returns the height of title and subtitle.

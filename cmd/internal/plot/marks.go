@@ -21,7 +21,7 @@ type label struct {
 func (s *sheet) placeLabels() (height float64) {
 	s.labels = nil
 	var ends []float64 // of each row
-	marks := slices.Clone(s.chart.Marks)
+	marks := slices.Clone(s.marks)
 	slices.SortStableFunc(marks, func(a, b Mark) int { return cmp.Compare(a.At, b.At) })
 	for _, m := range marks {
 		l := label{mark: m, text: s.labelText(m)}
@@ -62,7 +62,7 @@ func (s *sheet) drawLabels() {
 		dot := s.place(Point{l.mark.At, l.mark.Value})
 		s.on.Polygon(canvas.Rectangle(dot.X, s.labelTop(l), dot.X+1, dot.Y), canvas.Fill{Color: faint})
 	}
-	for _, m := range s.chart.Marks {
+	for _, m := range s.marks {
 		dot := s.place(Point{m.At, m.Value})
 		s.drawShape(circle, dot, s.letter*0.4, black)
 		s.drawShape(circle, dot, s.letter*0.2, white)

@@ -66,7 +66,13 @@ func (c Chart) Write(w io.Writer, f Format, s Size) error {
 	if f == SVG {
 		picture = canvas.NewSVG(s.Width, s.Height, c.Title)
 	}
-	newSheet(c, picture, s).draw()
+	sheet := newSheet(c, picture, s)
+	if c.Failed != nil {
+		if err := c.Failed(); err != nil {
+			return err
+		}
+	}
+	sheet.draw()
 	return picture.Encode(w)
 }
 

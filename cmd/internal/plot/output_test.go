@@ -179,3 +179,20 @@ func BenchmarkTenMillionPoints(b *testing.B) {
 		})
 	}
 }
+
+// TestFailedPointsGiveNoFile: a line whose points end early is not drawn as if it were whole.
+func TestFailedPointsGiveNoFile(t *testing.T) {
+	var failed error
+	points := func(yield func(Point) bool) {
+		yield(Point{0, 1})
+		failed = io.ErrUnexpectedEOF
+	}
+	c := Chart{Series: []Series{{Points: points}}, Failed: func() error { return failed }}
+	path := filepath.Join(t.TempDir(), "chart.png")
+	if err := c.WriteFile(path, DefaultSize); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+}

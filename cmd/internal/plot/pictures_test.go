@@ -50,6 +50,7 @@ var pictures = []struct {
 			{Name: "HtoD", Step: true, Ends: true, Points: Points(waves(7, 40, 300*time.Microsecond, 6e8))}}}
 	}},
 	{"seven-runs", sevenPicture},
+	{"processes-that-end", func() Chart { return processes(9) }},
 }
 
 func berlin(hour, minute, second int) time.Time {

@@ -2,6 +2,7 @@ package plot
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/gputap/gputap/cmd/internal/plot/canvas"
@@ -20,6 +21,7 @@ type sheet struct {
 	value valueAxis
 
 	left, top, right, bottom float64 // of the plot area, whole numbers
+	marks                    []Mark  // of the chart and of its curves
 	entries                  []entry
 	labels                   []label
 }
@@ -29,7 +31,15 @@ func newSheet(c Chart, on canvas.Canvas, size Size) *sheet {
 	s.letter = math.Round(max(12, min(float64(size.Width)/75, float64(size.Height)/37.5)))
 	s.pen = max(2, math.Round(s.letter/8))
 	s.content = collect(c, size.Width)
-	for _, m := range c.Marks {
+	s.marks = slices.Clone(c.Marks)
+	if !c.Stacked {
+		for _, one := range s.curves {
+			if one.mark != nil {
+				s.marks = append(s.marks, *one.mark)
+			}
+		}
+	}
+	for _, m := range s.marks {
 		s.from, s.to = min(s.from, m.At), max(s.to, m.At)
 	}
 	s.arrange()
@@ -73,7 +83,7 @@ func (s *sheet) valueRange() (low, high float64) {
 			low, high = min(low, p.Value), max(high, p.Value)
 		}
 	}
-	for _, m := range s.chart.Marks {
+	for _, m := range s.marks {
 		low, high = min(low, m.Value), max(high, m.Value)
 	}
 	if high == low {
@@ -92,7 +102,7 @@ func peakOfSum(curves []curve) (peak float64) {
 }
 
 func (s *sheet) empty() bool {
-	return len(s.curves) == 0 && len(s.overlay) == 0 && len(s.chart.Marks) == 0
+	return len(s.curves) == 0 && len(s.overlay) == 0 && len(s.marks) == 0
 }
 
 // tickCount returns the number of values with a label, if a band at the top holds no data.

@@ -30,7 +30,32 @@ func (s *Source) unselected(ctx context.Context, r *Range, state bool) ([]string
 	if found || err != nil {
 		return nil, err
 	}
-	return []string{"no process is selected by " + flags}, nil
+	text := "no process is selected by " + flags
+	if !s.ofBus && (!r.Since.IsZero() || !r.Until.IsZero()) {
+		text += s.covers()
+	}
+	return []string{text}, nil
+}
+
+// covers returns which range of time the messages of the file have; "": it has none. It reads the summaries of blocks.
+func (s *Source) covers() string {
+	var since, until time.Time
+	for b, err := range s.reader.Summaries() {
+		if err != nil || b.Since.IsZero() {
+			continue // damages are reported elsewhere
+		}
+		if since.IsZero() || b.Since.Before(since) {
+			since = b.Since
+		}
+		if b.Until.After(until) {
+			until = b.Until
+		}
+	}
+	if since.IsZero() {
+		return ""
+	}
+	const layout = "2006-01-02T15:04:05.000Z"
+	return "; the file covers " + since.UTC().Format(layout) + " to " + until.UTC().Format(layout)
 }
 
 // finds reports whether a batch of the range, or the state before it, has a process that the range selects.
