@@ -11,7 +11,7 @@
 //
 // A pause is 1 ms or more in which no thread of the process made a call or was in one. Events of several kinds arrive
 // in separate batches, so a process keeps the first and the last class of calls of each millisecond until the tick. A
-// time in it has 1/32 ms. A launch has no duration. Questions to the driver whether the GPU is done are no calls here:
+// time in it has 125 ns. A launch has no duration. Questions to the driver whether the GPU is done are no calls here:
 // a thread of PyTorch asks all the time. A pause that lasts beyond the end of the next window has no end. Neither has
 // one before a call that had not returned at the tick.
 //
@@ -23,7 +23,7 @@
 // block.
 //
 // A process without a job and a rank costs nothing. A process ends with its exit, or after ten minutes without a call.
-// The fold keeps at most 2,048 processes, each with at most 64 KiB; it counts those that it ignores.
+// The fold keeps at most 2,048 processes, each with at most 128 KiB; it counts those that it ignores.
 //
 // One goroutine at a time calls Apply, Tick, Lost, Forget, Snapshot and Restore. Any number may collect metrics.
 package rank

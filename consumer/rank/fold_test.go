@@ -137,6 +137,7 @@ func TestSummariesEqualTheCalls(t *testing.T) {
 		"gloo": consumertest.Gloo(60, 3, 20*time.Millisecond),
 		"nccl": consumertest.NCCL(40, 1, 100*time.Millisecond, 30*time.Millisecond, 0.4),
 		"slow": consumertest.Gloo(5, 0, 7*time.Second), // pauses longer than a window
+		"fast": fast,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -160,6 +161,25 @@ func TestSummariesEqualTheCalls(t *testing.T) {
 				t.Errorf("only %d figures", len(want))
 			}
 		})
+	}
+}
+
+// fast is a step whose calls are microseconds apart, before and after each pause.
+func fast(j *consumertest.Job) {
+	for rank := range j.Ranks {
+		for _, symbol := range []string{consumertest.JobHtoD, consumertest.JobLaunch, consumertest.JobLaunch} {
+			j.Call(rank, symbol, map[bool]time.Duration{true: 2 * time.Microsecond}[symbol == consumertest.JobHtoD])
+			j.Pause(rank, j.Noise(4*time.Microsecond, 0.2))
+		}
+		j.Pause(rank, j.Noise(30*time.Millisecond, 0.1))
+		for _, symbol := range []string{consumertest.JobLaunch, consumertest.JobDtoH} {
+			j.Call(rank, symbol, map[bool]time.Duration{true: 2 * time.Microsecond}[symbol == consumertest.JobDtoH])
+			j.Pause(rank, j.Noise(4*time.Microsecond, 0.2))
+		}
+	}
+	end := slices.Max(j.At)
+	for rank := range j.Ranks {
+		j.At[rank] = end + j.Noise(2*time.Millisecond, 0.1)
 	}
 }
 

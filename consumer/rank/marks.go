@@ -3,8 +3,8 @@ package rank
 import "github.com/gputap/gputap/schema"
 
 const (
-	unit        = 31_250 // ns: times within a bin
-	binUnits    = 32     // a bin is one millisecond
+	unit        = 125  // ns: times within a bin. A copy and a launch behind it are some microseconds apart
+	binUnits    = 8000 // a bin is one millisecond
 	pageBins    = 1024
 	maxPages    = 32 // of a process: events at most 32 s behind the tick
 	minPause    = binUnits
@@ -17,7 +17,7 @@ const (
 // last mark of a bin do not depend on the order in which calls arrive. A first mark of 0: no call.
 type page struct {
 	number      uint64 // first bin / pageBins
-	first, last [pageBins]uint8
+	first, last [pageBins]uint16
 }
 
 // call marks the entry and the return of a call.
@@ -42,8 +42,8 @@ func (f *Fold) mark(p *proc, at uint64, before, after schema.Activity) {
 		}
 	}
 	i := bin % pageBins
-	within := uint8(at%binUnits) << classBits
-	if m := within | uint8(before); pg.first[i] == 0 || m < pg.first[i] {
+	within := uint16(at%binUnits) << classBits
+	if m := within | uint16(before); pg.first[i] == 0 || m < pg.first[i] {
 		pg.first[i] = m
 	}
 	pg.last[i] = max(pg.last[i], within|order(after))
@@ -51,11 +51,11 @@ func (f *Fold) mark(p *proc, at uint64, before, after schema.Activity) {
 
 // order orders the classes of calls at one time: a launch follows the return of a sync, and the entry of a call that
 // takes a bin or more is the last. It is its own inverse.
-func order(class schema.Activity) uint8 {
+func order(class schema.Activity) uint16 {
 	if class == inside {
-		return uint8(inside)
+		return uint16(inside)
 	}
-	return uint8(inside - class)
+	return uint16(inside - class)
 }
 
 // page returns the page of a bin, or nil if the window of the bin is closed. Events far ahead displace the oldest ones.
@@ -104,7 +104,7 @@ func (f *Fold) releaseBefore(p *proc, number uint64) {
 }
 
 // classOf returns the class of a last mark.
-func classOf(last uint8) schema.Activity {
+func classOf(last uint16) schema.Activity {
 	return schema.Activity(order(schema.Activity(last % (1 << classBits))))
 }
 

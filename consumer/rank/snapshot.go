@@ -117,7 +117,7 @@ func (p *proc) codeOpen(c *snapshot.Codec) {
 // bin is a bin with a call.
 type bin struct {
 	index       int
-	first, last byte
+	first, last uint16
 }
 
 func (p *proc) codePages(c *snapshot.Codec) {
@@ -153,7 +153,7 @@ func codeBins(c *snapshot.Codec, pg *page) {
 	last := -1
 	snapshot.List(c, &bins, 3, func(b *bin) {
 		c.Below(&b.index, pageBins)
-		c.Byte(&b.first, &b.last)
+		snapshot.Uint(c, &b.first, &b.last)
 		if c.Reading() && (b.index <= last || b.first == 0) {
 			c.Fail("millisecond %d is out of order or empty", b.index)
 			return
