@@ -115,8 +115,7 @@ func (t *Tracker) describeGrowth(p *proc, v *Verdict, level alarm) alert.Alert {
 	if len(v.Groups) > 0 {
 		g := &v.Groups[0]
 		a.TID, a.ThreadComm = g.TID, g.Thread
-		group = fmt.Sprintf(" Most of it: %s in %d allocations of %s and more (%s) by thread %d (%s).", iec(g.Bytes),
-			g.Allocations, iec(g.SizeClass), g.Class, g.TID, g.Thread)
+		group = " The largest group: " + g.String() + "."
 	}
 	a.Message = fmt.Sprintf("%s (pid %d) on %s leaks memory of %s: %s.%s%s Restart the process before the GPU is "+
 		"full, and find out what keeps that memory.", a.Comm, a.PID, a.Host, cmp.Or(v.GPU, "a GPU"), v.Why, full, group)

@@ -329,7 +329,7 @@ func TestSuspectTensorsAreALeak(t *testing.T) {
 	want := []string{growing + " warning firing 42", growing + " warning cleared 42"}
 	if got := texts(*raised); !reflect.DeepEqual(got, want) || (*raised)[0].Evidence.Kind != "tensor" ||
 		(*raised)[0].TID != 9 || !strings.Contains((*raised)[0].Message,
-		" Most of it: 180 MiB in 30 allocations of 4 MiB and more (tensor) by thread 9 (loader).") {
+		" The largest group: 180 MiB in 30 allocations of 4 MiB and more (tensor) by thread 9 (loader).") {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -2,6 +2,7 @@ package leak
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -168,6 +169,16 @@ type Group struct {
 	Bytes       uint64 // without young allocations, which may be freed soon
 	Allocations uint64
 	Oldest      time.Time
+}
+
+// String describes a group for a sentence.
+func (g *Group) String() string {
+	of := "1 allocation"
+	if g.Allocations != 1 {
+		of = fmt.Sprintf("%d allocations", g.Allocations)
+	}
+	return fmt.Sprintf("%s in %s of %s and more (%s) by thread %d (%s)", iec(g.Bytes), of, iec(g.SizeClass), g.Class,
+		g.TID, g.Thread)
 }
 
 func reportGroup(g *trend.Group, h *boot) Group {
