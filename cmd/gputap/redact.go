@@ -50,6 +50,9 @@ func redactFile(ctx context.Context, p *app.Process, in, out string) error {
 		}
 		return concludeRedaction(p.Stderr, "standard output", s)
 	}
+	if err := app.NotInput(out, in); err != nil {
+		return err
+	}
 	file, err := os.OpenFile(out, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("create the redacted recording: %w", err)

@@ -65,7 +65,7 @@ func memoryPlotCommand(p *app.Process, name, short string, stacked bool) *cobra.
 			case len(args) > plot.Limit:
 				return app.Usage(fmt.Errorf("%d recordings: use at most %d", len(args), plot.Limit))
 			}
-			return c.checkPicture()
+			return c.checkPicture(args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return c.drawMemory(cmd.Context(), args, stacked) },
 	}
@@ -88,9 +88,12 @@ func (c *picture) pictureFlags(cmd *cobra.Command) {
 	_ = cmd.MarkFlagRequired("output") // the flag exists
 }
 
-func (c *picture) checkPicture() error {
+func (c *picture) checkPicture(args []string) error {
 	if _, err := plot.FormatOf(c.file); err != nil {
 		return app.Usage(err)
+	}
+	if err := app.NotInput(c.file, append(args[:len(args):len(args)], c.smi)...); err != nil {
+		return err
 	}
 	return c.parse([]string{""})
 }

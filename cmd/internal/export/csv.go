@@ -96,7 +96,14 @@ func (o *options) directory(form string) error {
 		return app.Usage(fmt.Errorf("-o -: %s writes a file for each kind; name a directory, or one kind with --kind",
 			form))
 	}
-	return os.MkdirAll(o.out, 0o755)
+	if info, err := os.Stat(o.out); err == nil && !info.IsDir() {
+		return app.Usage(fmt.Errorf("--output %s: %s writes a file for each kind, and this is a file; name a "+
+			"directory, or one kind with --kind", o.out, form))
+	}
+	if err := os.MkdirAll(o.out, 0o755); err != nil {
+		return fmt.Errorf("--output %s: create the directory: %w", o.out, err)
+	}
+	return nil
 }
 
 func (t *tables) create(kind schema.Kind, path string) error {
