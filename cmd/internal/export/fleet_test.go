@@ -206,7 +206,7 @@ func (f *fleet) record() string {
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // typed runs gputap export.
-func typed(t *testing.T, args ...string) (stdout []byte, err error) {
+func typed(t testing.TB, args ...string) (stdout []byte, err error) {
 	t.Helper()
 	var out bytes.Buffer
 	p := &app.Process{Stdout: &out, Stderr: io.Discard, Log: discard()}

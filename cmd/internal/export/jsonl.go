@@ -20,14 +20,17 @@ var jsonlForm = form{
 		if err != nil {
 			return nil, err
 		}
-		return &lines{event.NewEncoder(out)}, nil
+		return &lines{Encoder: event.NewEncoder(out)}, nil
 	},
 }
 
-type lines struct{ *json.Encoder }
+type lines struct {
+	*json.Encoder
+	events event.Reader
+}
 
 func (l *lines) event(b *schema.Batch, i int) error {
-	e := event.Of(b, i)
+	e := l.events.Of(b, i)
 	return l.Encode(&e)
 }
 
