@@ -25,7 +25,7 @@ type Event struct {
 	Comm      string   `json:"comm"` // of the process
 	Kind      string   `json:"kind"`
 	Symbol    string   `json:"symbol"`
-	Class     string   `json:"class,omitempty"`
+	Class     string   `json:"class,omitempty"` // of the memory; "" if the call does not tell it
 	Direction string   `json:"direction,omitempty"`
 	GPU       string   `json:"gpu"`    // UUID; "" if unknown
 	Result    uint32   `json:"result"` // CUresult; 0 for launches
@@ -83,8 +83,17 @@ func (r *Reader) Of(b *schema.Batch, i int) Event {
 		e.Address = fmt.Sprintf("%#x", ptr)
 	}
 	c := &b.Calls[call]
-	e.Symbol, e.Class, e.Direction = c.Symbol, c.Class.String(), c.Direction.String()
+	e.Symbol, e.Direction = c.Symbol, c.Direction.String()
+	if !freesAny(c, e.Bytes) {
+		e.Class = c.Class.String()
+	}
 	return e
+}
+
+// freesAny reports whether a call frees memory of several classes: cuMemFree and cuMemFreeAsync take device, managed
+// and pool memory, and that of graphs. Exports of Nsight Systems name the class and the bytes of freed memory.
+func freesAny(c *schema.CallRef, bytes uint64) bool {
+	return c.Op == schema.OpFree && bytes == 0 && (c.Class == schema.ClassDevice || c.Class == schema.ClassPool)
 }
 
 // Line formats an event for a person.

@@ -197,8 +197,7 @@ func callRowOf(e *event.Event, b *schema.Batch, i int) callRow {
 
 func memoryRowOf(e *event.Event, b *schema.Batch, i int) memoryRow {
 	c := b.Memory(i)
-	return memoryRow{callRowOf(e, b, i), b.Calls[c.Call].Class.String(), c.Result, c.Duration, c.Bytes, c.Ptr, c.Aux,
-		c.Pool}
+	return memoryRow{callRowOf(e, b, i), e.Class, c.Result, c.Duration, c.Bytes, c.Ptr, c.Aux, c.Pool}
 }
 
 func launchRowOf(e *event.Event, b *schema.Batch, i int) launchRow {
