@@ -73,6 +73,9 @@ func concludeRedaction(to io.Writer, out string, s *redact.Stats) error {
 	case s.Damages > 0:
 		return app.Incomplete(fmt.Errorf("redact the recording: %s damaged; the log names them",
 			app.Plural(s.Damages, "part is", "parts are")))
+	case s.Late > 0:
+		return app.Incomplete(fmt.Errorf("redact the recording: %s left out, because later ones come before",
+			app.Plural(s.Late, "message was", "messages were")))
 	case s.LeftOut > 0:
 		return app.Incomplete(fmt.Errorf("redact the recording: %s left out, because the names in them are not known",
 			app.Plural(s.LeftOut, "part was", "parts were")))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/event"
+	"github.com/gputap/gputap/schema/recording"
 )
 
 // figures are counts and sums of events by kind.
@@ -102,6 +103,52 @@ func TestCSVHasAFileForEachKind(t *testing.T) {
 	got.compare(t, f)
 	if left, _ := filepath.Glob(filepath.Join(dir, ".*")); left != nil {
 		t.Errorf("%v stay", left)
+	}
+}
+
+// TestBlocksInAnotherOrder exports recordings whose blocks of messages were swapped or repeated.
+func TestBlocksInAnotherOrder(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 6)
+	path := f.record()
+	data, err := os.ReadFile(path)
+	check(t, err)
+	in, err := recording.Open(path)
+	check(t, err)
+	defer in.Close()
+	var blocks [][]byte // of messages
+	begin := int64(0)
+	for b, err := range in.Summaries() {
+		check(t, err)
+		if b.Type == recording.TypeMessages {
+			blocks = append(blocks, data[b.Offset:b.Offset+b.Bytes])
+			begin = max(begin, int64(len(data))-b.Offset)
+		}
+	}
+	head := data[:int64(len(data))-begin]
+	last := len(blocks) - 1
+	for name, tt := range map[string]struct {
+		blocks [][]byte
+		want   string // "": status 0
+	}{
+		"the halves swapped": {slices.Concat(blocks[last/2:], blocks[:last/2]), "behind later ones"},
+		"two swapped":        {slices.Concat(blocks[1:2], blocks[:1], blocks[2:]), "behind later ones"},
+		"one repeated":       {slices.Concat(blocks[:1], blocks), ""},
+		"all repeated":       {slices.Concat(blocks, blocks), ""},
+	} {
+		check(t, os.WriteFile(path, slices.Concat(head, slices.Concat(tt.blocks...)), 0o600))
+		out, err := typed(t, "jsonl", path, "-o", "-")
+		if status := app.ExitCode(err); status == 0 && tt.want != "" || status != 0 && tt.want == "" ||
+			err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: status %d, %v", name, status, err)
+		}
+		got := newFigures()
+		for line := range bytes.Lines(out) {
+			var e event.Event
+			check(t, json.Unmarshal(line, &e))
+			got.add(e.Kind, e.Bytes, e.Seconds)
+		}
+		got.compare(t, f)
 	}
 }
 
