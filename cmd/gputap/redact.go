@@ -11,6 +11,7 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/redact"
+	"github.com/gputap/gputap/cmd/internal/source"
 )
 
 func redactCommand(p *app.Process) *cobra.Command {
@@ -50,7 +51,7 @@ func redactFile(ctx context.Context, p *app.Process, in, out string) error {
 		}
 		return concludeRedaction(p.Stderr, "standard output", s)
 	}
-	if err := app.NotInput(out, in); err != nil {
+	if err := source.NotInput(out, in); err != nil {
 		return err
 	}
 	file, err := os.OpenFile(out, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)

@@ -156,7 +156,7 @@ func (c *replayFlags) recordRange(ctx context.Context, s recording.Selection, no
 	defer closeAll(conns)
 	o.JetStream = js
 	stats, err := record.Range(ctx, o, "", func(r *record.Recorder) func() {
-		return app.Progress(c.p.Stderr, record.ProgressLine(r, o.Until))
+		return c.p.Progress(record.ProgressLine(r, o.Until))
 	})
 	return stats, c.p.ExplainTimeout(err)
 }
@@ -202,7 +202,7 @@ func (c *replayFlags) replayHere(ctx context.Context, f *replay.File) error {
 		return err
 	}
 	defer l.Close()
-	stop := app.Progress(c.p.Stderr, replay.ProgressLine(f, c.pace, l.Stats))
+	stop := c.p.Progress(replay.ProgressLine(f, c.pace, l.Stats))
 	err = l.Run(ctx)
 	stop()
 	if err != nil {
@@ -247,7 +247,7 @@ func (c *replayFlags) replayToBus(ctx context.Context, f *replay.File) error {
 	if err != nil {
 		return c.p.ExplainTimeout(err)
 	}
-	stop := app.Progress(c.p.Stderr, replay.ProgressLine(f, c.pace, pub.Stats))
+	stop := c.p.Progress(replay.ProgressLine(f, c.pace, pub.Stats))
 	err = pub.Run(ctx)
 	stop()
 	if err != nil {

@@ -92,7 +92,7 @@ func (c *picture) checkPicture(args []string) error {
 	if _, err := plot.FormatOf(c.file); err != nil {
 		return app.Usage(err)
 	}
-	if err := app.NotInput(c.file, append(args[:len(args):len(args)], c.smi)...); err != nil {
+	if err := source.NotInput(c.file, append(args[:len(args):len(args)], c.smi)...); err != nil {
 		return err
 	}
 	return c.parse([]string{""})

@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/source"
 )
 
 // files are the files of one export. They get their names when all are complete.
@@ -31,7 +31,7 @@ func (f *files) create(path string) (io.Writer, error) {
 		return f.list[len(f.list)-1], nil
 	}
 	part := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".part")
-	if err := errors.Join(app.NotInput(path, f.inputs...), app.NotInput(part, f.inputs...)); err != nil {
+	if err := errors.Join(source.NotInput(path, f.inputs...), source.NotInput(part, f.inputs...)); err != nil {
 		return nil, err
 	}
 	info, err := os.Stat(path)

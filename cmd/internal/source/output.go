@@ -1,8 +1,10 @@
-package app
+package source
 
 import (
 	"fmt"
 	"os"
+
+	"github.com/gputap/gputap/cmd/internal/app"
 )
 
 // NotInput returns an error if the file that --output names is one of the files to read, also by another name or
@@ -14,7 +16,7 @@ func NotInput(output string, inputs ...string) error {
 	}
 	for _, input := range inputs {
 		if from, err := os.Stat(input); err == nil && from.Mode().IsRegular() && os.SameFile(from, to) {
-			return Usage(fmt.Errorf("--output %s: this is the file to read, %s; name another file", output, input))
+			return app.Usage(fmt.Errorf("--output %s: this is the file to read, %s; name another file", output, input))
 		}
 	}
 	return nil

@@ -1,10 +1,12 @@
-package app
+package source
 
 import (
 	"errors"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/gputap/gputap/cmd/internal/app"
 )
 
 func TestNotInput(t *testing.T) {
@@ -20,7 +22,7 @@ func TestNotInput(t *testing.T) {
 		in: true, hard: true, soft: true, filepath.Join(folder, "in.gtr"): true, dir + "/./in.gtr": true,
 		other: false, dir: false, filepath.Join(dir, "new"): false, "-": false, "/dev/null": false,
 	} {
-		if err := NotInput(output, "/dev/null", "/no/such/file", in); (ExitCode(err) == 2) != refused {
+		if err := NotInput(output, "/dev/null", "/no/such/file", in); (app.ExitCode(err) == 2) != refused {
 			t.Errorf("%s: %v", output, err)
 		}
 	}
