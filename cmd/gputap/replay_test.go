@@ -142,7 +142,8 @@ func TestReplayWithoutMessages(t *testing.T) {
 		{"the recording is empty", []string{head, "-o", "json"}},
 		{"the recording is empty", []string{head, "--host", "typo"}},
 		{"the recording is empty", []string{head, "--to", url}},
-		{"no message is selected by --host typo --kind copy,sync", []string{file, "--host", "typo", "--kind", "copy,sync"}},
+		{"no message is selected by --host typo --kind copy,sync",
+			[]string{file, "--host", "typo", "--kind", "copy,sync"}},
 		{"no message is selected by --job typo", []string{file, "--job", "typo", "-o", "json"}},
 	} {
 		out, err := typed(t, append([]string{"replay"}, tt.args...)...)

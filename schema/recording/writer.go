@@ -76,8 +76,8 @@ func (w *Writer) AddStreams(s Selection, streams []Stream) error {
 // ErrTooLong is wrapped by the error of Append for a message above a limit. The recording goes on without the message.
 var ErrTooLong = errors.New("the message is too long")
 
-// ErrRecorded is wrapped by the error of Append for a message that is not above the last one of its shard. The recording
-// goes on without the message.
+// ErrRecorded is wrapped by the error of Append for a message that is not above the last one of its shard. The
+// recording goes on without the message.
 var ErrRecorded = errors.New("already recorded")
 
 // Append appends a message, and may keep it until Flush. It refuses a message whose sequence is not above that of the

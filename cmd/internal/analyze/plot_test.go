@@ -121,8 +121,8 @@ func TestPlotKeepsItsInputs(t *testing.T) {
 	data, err := os.ReadFile(pytorch)
 	check(t, err)
 	check(t, os.WriteFile(in, data, 0o600))
-	for _, args := range []string{"usage " + in, "watermark " + in, "bandwidth " + in, "bandwidth " + pytorch + " " + in,
-		"usage " + pytorch + " --smi " + in} {
+	for _, args := range []string{"usage " + in, "watermark " + in, "bandwidth " + in,
+		"bandwidth " + pytorch + " " + in, "usage " + pytorch + " --smi " + in} {
 		cmd := PlotCommand(&app.Process{Stdout: io.Discard, Stderr: io.Discard, Log: slog.New(slog.DiscardHandler)})
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true
 		cmd.SetArgs(append(strings.Fields(args), "-o", in))

@@ -19,8 +19,8 @@ func batches(boot byte, began time.Duration, count int) (all []recording.Message
 		b.AddSync(&schema.Sync{Time: schema.KTime(began) + schema.KTime(seq), Thread: thread, Call: call,
 			CUDAStream: b.CUDAStream(0)})
 		booted := start.Add(time.Duration(boot) * 24 * time.Hour)
-		all = append(all, recording.Message{Stored: booted.Add(began).Add(time.Duration(seq)), Sequence: uint64(seq + 1),
-			Subject: schema.Subject(0, "c", "h", schema.KindSync),
+		all = append(all, recording.Message{Stored: booted.Add(began).Add(time.Duration(seq)),
+			Sequence: uint64(seq + 1), Subject: schema.Subject(0, "c", "h", schema.KindSync),
 			Data: b.Encode(&schema.Header{Cluster: "c", Host: "h", BootID: string(boot), Run: uint64(began),
 				Seq: uint64(seq + 1), ClockOffset: booted.UnixNano()})})
 	}
