@@ -2,7 +2,7 @@ package export
 
 import (
 	"context"
-	"encoding/json"
+	"io"
 
 	"github.com/gputap/gputap/cmd/internal/event"
 	"github.com/gputap/gputap/cmd/internal/source"
@@ -20,18 +20,21 @@ var jsonlForm = form{
 		if err != nil {
 			return nil, err
 		}
-		return &lines{Encoder: event.NewEncoder(out)}, nil
+		return &lines{out: out}, nil
 	},
 }
 
 type lines struct {
-	*json.Encoder
+	out    io.Writer
+	line   []byte
 	events event.Reader
 }
 
 func (l *lines) event(b *schema.Batch, i int) error {
 	e := l.events.Of(b, i)
-	return l.Encode(&e)
+	l.line = e.AppendJSON(l.line[:0])
+	_, err := l.out.Write(l.line)
+	return err
 }
 
 func (l *lines) finish() error { return nil }
