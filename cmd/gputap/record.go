@@ -74,7 +74,7 @@ func (c *recordFlags) run(ctx context.Context) error {
 	c.p.Drains()
 	o.JetStream, o.Log = js, c.p.Log
 	r := record.New(o)
-	stop := app.Progress(c.p.Stderr, record.ProgressLine(r, o.Until))
+	stop := c.p.Progress(record.ProgressLine(r, o.Until))
 	err = r.Run(ctx)
 	stop()
 	if err != nil {
@@ -111,6 +111,9 @@ func (c *recordFlags) options(now time.Time) (o record.Options, err error) {
 		return o, errors.New("--output -: standard output is a terminal; redirect it, or use -o FILE")
 	case c.output == "-" && c.maxFileBytes > 0:
 		return o, errors.New("--max-file-bytes: standard output is one file; use -o FILE")
+	case c.maxFileBytes != 0 && c.maxFileBytes < record.LeastFileBytes:
+		return o, fmt.Errorf("--max-file-bytes %s: use at least %s", c.maxFileBytes,
+			config.Bytes(record.LeastFileBytes))
 	case c.output == "-":
 		o.Path, o.To = "", c.p.Stdout
 	}
@@ -125,12 +128,12 @@ func writeRecorded(to io.Writer, s *record.Stats) {
 	if path == "" {
 		path = "standard output"
 	}
+	if s.Files > 1 {
+		path = fmt.Sprintf("%d files, %s to %s", s.Files, s.FirstPath, s.Path)
+	}
 	writeLine(to, "%s: %s, %s with %s of %s", path, app.Bytes(uint64(s.Bytes)),
 		app.Plural(s.Messages, "message", "messages"), app.Plural(s.Events, "event", "events"),
 		app.Plural(uint64(s.Shards), "shard", "shards"))
-	if s.Files > 1 {
-		writeLine(to, "%d files, of which this is the last", s.Files)
-	}
 	if s.Messages > 0 {
 		writeLine(to, "%s to %s", timestamp(s.First), timestamp(s.Last))
 	}

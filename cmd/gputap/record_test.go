@@ -118,6 +118,8 @@ func TestRecordRefuses(t *testing.T) {
 		{"--job", 2, []string{"-o", "x", "--job", "a", "--kind", "host"}},
 		{"--max-file-bytes", 2, []string{"-o", "-", "--max-file-bytes", "1GiB"}},
 		{"max-file-bytes", 2, []string{"-o", "x", "--max-file-bytes", "much"}},
+		{"--max-file-bytes 1: use at least 1MiB", 2, []string{"-o", "x", "--max-file-bytes", "1"}},
+		{"--max-file-bytes 1000KiB: use at least 1MiB", 2, []string{"-o", "x", "--max-file-bytes", "1000KiB"}},
 		{"not a recording", 1, []string{"-o", other}},
 		{"no such file", 1, []string{"-o", "/no/such/directory/x"}},
 	}
@@ -135,6 +137,18 @@ func TestRecordRefuses(t *testing.T) {
 	}
 }
 
+// TestRecordNamesAllFiles sums up several files in one line.
+func TestRecordNamesAllFiles(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	writeRecorded(&out, &record.Stats{Files: 3, Bytes: 3 << 20, Messages: 7, Events: 9, Shards: 2,
+		FirstPath: "x-000004.gtr", Path: "x-000006.gtr"})
+	want := "3 files, x-000004.gtr to x-000006.gtr: 3.00 MiB, 7 messages with 9 events of 2 shards\n"
+	if !strings.HasPrefix(out.String(), want) {
+		t.Errorf("%s, want %s", out.String(), want)
+	}
+}
+
 // TestRecordOptions checks the meaning of the flags.
 func TestRecordOptions(t *testing.T) {
 	t.Parallel()
@@ -142,14 +156,14 @@ func TestRecordOptions(t *testing.T) {
 	p := &app.Process{Stdout: io.Discard, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()}
 	c := recordFlags{
 		busCommand: busCommand{p: p}, output: "x", since: "90m", until: "2026-01-02T03:00:00+01:00",
-		selectFlags: selectFlags{cluster: "c", host: "h", kinds: []string{"host", "copy"}}, maxFileBytes: 5,
+		selectFlags: selectFlags{cluster: "c", host: "h", kinds: []string{"host", "copy"}}, maxFileBytes: 5 << 20,
 	}
 	o, err := c.options(now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := record.Options{
-		Path: "x", MaxFileBytes: 5, Since: now.Add(-90 * time.Minute),
+		Path: "x", MaxFileBytes: 5 << 20, Since: now.Add(-90 * time.Minute),
 		Until:     time.Date(2026, 1, 2, 2, 0, 0, 0, time.UTC),
 		Selection: recording.Selection{Cluster: "c", Host: "h", Kinds: []schema.Kind{schema.KindHost, schema.KindCopy}},
 	}

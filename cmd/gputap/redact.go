@@ -11,6 +11,7 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/redact"
+	"github.com/gputap/gputap/cmd/internal/source"
 )
 
 func redactCommand(p *app.Process) *cobra.Command {
@@ -50,6 +51,9 @@ func redactFile(ctx context.Context, p *app.Process, in, out string) error {
 		}
 		return concludeRedaction(p.Stderr, "standard output", s)
 	}
+	if err := source.NotInput(out, in); err != nil {
+		return err
+	}
 	file, err := os.OpenFile(out, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("create the redacted recording: %w", err)
@@ -70,6 +74,9 @@ func concludeRedaction(to io.Writer, out string, s *redact.Stats) error {
 	case s.Damages > 0:
 		return app.Incomplete(fmt.Errorf("redact the recording: %s damaged; the log names them",
 			app.Plural(s.Damages, "part is", "parts are")))
+	case s.Late > 0:
+		return app.Incomplete(fmt.Errorf("redact the recording: %s left out, because later ones come before",
+			app.Plural(s.Late, "message was", "messages were")))
 	case s.LeftOut > 0:
 		return app.Incomplete(fmt.Errorf("redact the recording: %s left out, because the names in them are not known",
 			app.Plural(s.LeftOut, "part was", "parts were")))

@@ -53,12 +53,16 @@ func TestRedactCommand(t *testing.T) {
 	if err := os.WriteFile(file, data, 0o644); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Symlink(file, filepath.Join(dir, "self.gtr")); err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct {
 		want   string
 		status int
 		args   []string
 	}{
 		{"damaged", 4, []string{file, "-o", filepath.Join(dir, "damaged.gtr")}},
+		{"this is the file to read", 2, []string{file, "-o", filepath.Join(dir, "self.gtr")}},
 		{"file exists", 1, []string{file, "-o", copied}},
 		{"--output", 2, []string{file}},
 		{"no FILE given", 2, []string{"-o", "x"}},

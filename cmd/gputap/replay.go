@@ -34,6 +34,8 @@ type replayFlags struct {
 	pace         replay.Pace
 	out          *output
 	flags        *pflag.FlagSet
+
+	messages uint64 // that were replayed
 }
 
 func replayCommand(p *app.Process) *cobra.Command {
@@ -56,8 +58,8 @@ messages as duplicates.
 A time is RFC 3339 (2026-01-02T15:04:05Z), a time of day (03:00, the last one in the zone of this machine), or a
 duration before now (10m).
 
-Exit status: 0 success; 1 an error; 2 wrong flags; 4 the recording is damaged, events were lost, or a signal ended the
-replay; 5 NATS is unreachable.`,
+Exit status: 0 success; 1 an error; 2 wrong flags; 4 the recording is damaged or empty, events were lost, no message is
+selected, or a signal ended the replay; 5 NATS is unreachable.`,
 		Example: `  gputap replay hour.gtr
   gputap replay hour.gtr --consumers leak,anomaly -o json
   gputap replay hour.gtr --speed 1 --max-idle 5s
@@ -154,7 +156,7 @@ func (c *replayFlags) recordRange(ctx context.Context, s recording.Selection, no
 	defer closeAll(conns)
 	o.JetStream = js
 	stats, err := record.Range(ctx, o, "", func(r *record.Recorder) func() {
-		return app.Progress(c.p.Stderr, record.ProgressLine(r, o.Until))
+		return c.p.Progress(record.ProgressLine(r, o.Until))
 	})
 	return stats, c.p.ExplainTimeout(err)
 }
@@ -181,6 +183,10 @@ func (c *replayFlags) replay(ctx context.Context, path string, s recording.Selec
 			app.Plural(uint64(f.Damages()), "part is", "parts are")))
 	case ctx.Err() != nil:
 		return app.Incomplete(fmt.Errorf("replay %s: ended by a signal before the end of the recording", path))
+	case f.IsEmpty():
+		return app.Incomplete(fmt.Errorf("replay %s: the recording is empty", path))
+	case c.messages == 0 && c.selected() != "":
+		return app.Incomplete(fmt.Errorf("replay %s: no message is selected by %s", path, c.selected()))
 	}
 	return nil
 }
@@ -196,7 +202,7 @@ func (c *replayFlags) replayHere(ctx context.Context, f *replay.File) error {
 		return err
 	}
 	defer l.Close()
-	stop := app.Progress(c.p.Stderr, replay.ProgressLine(f, c.pace, l.Stats))
+	stop := c.p.Progress(replay.ProgressLine(f, c.pace, l.Stats))
 	err = l.Run(ctx)
 	stop()
 	if err != nil {
@@ -241,7 +247,7 @@ func (c *replayFlags) replayToBus(ctx context.Context, f *replay.File) error {
 	if err != nil {
 		return c.p.ExplainTimeout(err)
 	}
-	stop := app.Progress(c.p.Stderr, replay.ProgressLine(f, c.pace, pub.Stats))
+	stop := c.p.Progress(replay.ProgressLine(f, c.pace, pub.Stats))
 	err = pub.Run(ctx)
 	stop()
 	if err != nil {
@@ -264,6 +270,7 @@ func (c *replayFlags) replayToBus(ctx context.Context, f *replay.File) error {
 
 // log logs how well the replay kept time.
 func (c *replayFlags) log(s replay.Stats) {
+	c.messages = s.Messages
 	attributes := []any{"messages", s.Messages, "seconds", s.Elapsed.Seconds()}
 	if c.pace.Speed > 0 {
 		attributes = append(attributes, "recorded_seconds", s.Last.Sub(s.First).Seconds(), "behind_seconds",

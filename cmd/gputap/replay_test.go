@@ -121,6 +121,41 @@ func TestReplayDamaged(t *testing.T) {
 	}
 }
 
+// TestReplayWithoutMessages ends with 4 and names the reason. The time of the report is that of the file.
+func TestReplayWithoutMessages(t *testing.T) {
+	t.Parallel()
+	url := simulated(t, "1")
+	file, dir := recorded(t, url), t.TempDir()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head := filepath.Join(dir, "head.gtr") // what a kill leaves that comes at once
+	if err := os.WriteFile(head, data[:18], 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		want string
+		args []string
+	}{
+		{"the recording is empty", []string{head}},
+		{"the recording is empty", []string{head, "-o", "json"}},
+		{"the recording is empty", []string{head, "--host", "typo"}},
+		{"the recording is empty", []string{head, "--to", url}},
+		{"no message is selected by --host typo --kind copy,sync",
+			[]string{file, "--host", "typo", "--kind", "copy,sync"}},
+		{"no message is selected by --job typo", []string{file, "--job", "typo", "-o", "json"}},
+	} {
+		out, err := typed(t, append([]string{"replay"}, tt.args...)...)
+		if app.ExitCode(err) != 4 || !strings.HasSuffix(err.Error(), tt.want) {
+			t.Errorf("%v: status %d, %v, want %s", tt.args, app.ExitCode(err), err, tt.want)
+		}
+		if out == "" || strings.Contains(out, "0001-01-01") {
+			t.Errorf("%v: %s", tt.args, out)
+		}
+	}
+}
+
 func TestReplayRefuses(t *testing.T) {
 	t.Parallel()
 	other := filepath.Join(t.TempDir(), "other")

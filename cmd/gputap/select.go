@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -28,6 +29,19 @@ func (s *selectFlags) addFlags(cmd *cobra.Command, verb string) {
 	flags.StringSliceVar(&s.kinds, "kind", nil,
 		verb+" only these kinds: memory, launch, copy, sync, tensor, host, rank")
 	completeWith(cmd, "kind", kindWords...)
+}
+
+// selected returns the flags that were set, as typed; "": there are none.
+func (s *selectFlags) selected() string {
+	var flags []string
+	for _, one := range []struct{ name, value string }{
+		{"cluster", s.cluster}, {"host", s.host}, {"job", s.job}, {"kind", strings.Join(s.kinds, ",")},
+	} {
+		if one.value != "" {
+			flags = append(flags, "--"+one.name+" "+one.value)
+		}
+	}
+	return strings.Join(flags, " ")
 }
 
 func (s *selectFlags) selection() (recording.Selection, error) {

@@ -88,7 +88,7 @@ func (c *simulation) run(ctx context.Context) error {
 		return app.Usage(err)
 	}
 	c.p.Drains()
-	stop := app.Progress(c.p.Stderr, progress(s))
+	stop := c.p.Progress(progress(s))
 	err = s.Run(ctx)
 	stop()
 	if err != nil {

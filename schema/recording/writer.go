@@ -76,6 +76,10 @@ func (w *Writer) AddStreams(s Selection, streams []Stream) error {
 // ErrTooLong is wrapped by the error of Append for a message above a limit. The recording goes on without the message.
 var ErrTooLong = errors.New("the message is too long")
 
+// ErrRecorded is wrapped by the error of Append for a message that is not above the last one of its shard. The
+// recording goes on without the message.
+var ErrRecorded = errors.New("already recorded")
+
 // Append appends a message, and may keep it until Flush. It refuses a message whose sequence is not above that of the
 // message of the shard before.
 func (w *Writer) Append(m *Message) error {
@@ -84,7 +88,7 @@ func (w *Writer) Append(m *Message) error {
 			len(m.Data), schema.MaxMessageBytes)
 	}
 	if last := w.last[m.Shard]; m.Sequence <= last {
-		return fmt.Errorf("record message %d of shard %d: message %d is already recorded", m.Sequence, m.Shard, last)
+		return fmt.Errorf("record message %d of shard %d: message %d is %w", m.Sequence, m.Shard, last, ErrRecorded)
 	}
 	if w.block.Type == TypeState {
 		if err := w.Flush(); err != nil {

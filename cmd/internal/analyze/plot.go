@@ -66,7 +66,7 @@ func memoryPlotCommand(p *app.Process, name, short string, stacked bool) *cobra.
 			case len(args) > plot.Limit:
 				return app.Usage(fmt.Errorf("%d recordings: use at most %d", len(args), plot.Limit))
 			}
-			return c.checkPicture()
+			return c.checkPicture(args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return c.drawMemory(cmd.Context(), args, stacked) },
 	}
@@ -89,12 +89,15 @@ func (c *picture) pictureFlags(cmd *cobra.Command) {
 	_ = cmd.MarkFlagRequired("output") // the flag exists; shell completion offers it first
 }
 
-func (c *picture) checkPicture() error {
+func (c *picture) checkPicture(args []string) error {
 	if c.file == "" {
 		return app.Usage(errors.New("no file to write: use -o FILE.png or -o FILE.svg"))
 	}
 	if _, err := plot.FormatOf(c.file); err != nil {
 		return app.Usage(err)
+	}
+	if err := source.NotInput(c.file, append(args[:len(args):len(args)], c.smi)...); err != nil {
+		return err
 	}
 	return c.parse([]string{""})
 }

@@ -114,6 +114,27 @@ func TestPlots(t *testing.T) {
 	}
 }
 
+// TestPlotKeepsItsInputs draws into a recording that is read, and into the file of nvidia-smi.
+func TestPlotKeepsItsInputs(t *testing.T) {
+	t.Parallel()
+	in := filepath.Join(t.TempDir(), "in.png")
+	data, err := os.ReadFile(pytorch)
+	check(t, err)
+	check(t, os.WriteFile(in, data, 0o600))
+	for _, args := range []string{"usage " + in, "watermark " + in, "bandwidth " + in,
+		"bandwidth " + pytorch + " " + in, "usage " + pytorch + " --smi " + in} {
+		cmd := PlotCommand(&app.Process{Stdout: io.Discard, Stderr: io.Discard, Log: slog.New(slog.DiscardHandler)})
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		cmd.SetArgs(append(strings.Fields(args), "-o", in))
+		if err := cmd.ExecuteContext(t.Context()); app.ExitCode(err) != 2 {
+			t.Errorf("%s: status %d, %v", args, app.ExitCode(err), err)
+		}
+	}
+	if after, err := os.ReadFile(in); err != nil || !bytes.Equal(after, data) {
+		t.Errorf("the input has changed: %v", err)
+	}
+}
+
 // TestCopyRatesKeepBytes adds copies at any time: whatever the width of the slots has become, the area below each
 // direction is what was copied.
 func TestCopyRatesKeepBytes(t *testing.T) {

@@ -36,7 +36,7 @@ copy counts when its call was entered: an asynchronous copy when it was submitte
 			case len(args) > plot.Limit:
 				return app.Usage(fmt.Errorf("%d recordings: use at most %d", len(args), plot.Limit))
 			}
-			return c.checkPicture()
+			return c.checkPicture(args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return c.drawCopies(cmd.Context(), args) },
 	}

@@ -63,6 +63,9 @@ type Process struct {
 
 	drains atomic.Bool
 
+	progress sync.Mutex
+	shown    bool // the line of progress is
+
 	mu     sync.Mutex
 	checks []func() error // conditions of /readyz
 	links  []*link        // one for each connection to NATS
@@ -119,9 +122,9 @@ func (p *Process) Logging(c config.Log) {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(c.Level)) // already validated
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: redact}
-	var handler slog.Handler = slog.NewJSONHandler(p.Stderr, options)
+	var handler slog.Handler = slog.NewJSONHandler(logWriter{p}, options)
 	if c.Format == "text" || c.Format == "auto" && term.IsTerminal(int(os.Stderr.Fd())) {
-		handler = slog.NewTextHandler(p.Stderr, options)
+		handler = slog.NewTextHandler(logWriter{p}, options)
 	}
 	p.Log = slog.New(handler)
 }

@@ -25,7 +25,7 @@ type Event struct {
 	Comm      string   `json:"comm"` // of the process
 	Kind      string   `json:"kind"`
 	Symbol    string   `json:"symbol"`
-	Class     string   `json:"class,omitempty"`
+	Class     string   `json:"class,omitempty"` // of the memory; "" if the call does not tell it
 	Direction string   `json:"direction,omitempty"`
 	GPU       string   `json:"gpu"`    // UUID; "" if unknown
 	Result    uint32   `json:"result"` // CUresult; 0 for launches
@@ -37,8 +37,32 @@ type Event struct {
 	Block     []uint32 `json:"block,omitempty"`
 }
 
+// Reader reads the events of batches. It keeps the names of kernels, which take longer to demangle than all else. One
+// goroutine uses a Reader. The zero Reader is ready.
+type Reader struct {
+	kernels map[string]string // by mangled name
+	bytes   int               // of kernels
+}
+
+// mostKernelBytes is what a Reader keeps before it starts anew. Programs with PyTorch have less than 1 MiB of names.
+const mostKernelBytes = 8 << 20
+
+// kernel returns the readable name of a kernel. The texts of a batch outlive it, so the key needs no copy.
+func (r *Reader) kernel(mangled string) string {
+	name, known := r.kernels[mangled]
+	if known {
+		return name
+	}
+	name = cmp.Or(demangle.Filter(mangled, demangle.MaxLength(10)), "unknown") // a short name may expand to a huge one
+	if r.bytes += len(mangled) + len(name); r.kernels == nil || r.bytes > mostKernelBytes {
+		r.kernels, r.bytes = map[string]string{}, len(mangled)+len(name)
+	}
+	r.kernels[mangled] = name
+	return name
+}
+
 // Of reads event i of a batch. A column that the kind lacks reads as 0.
-func Of(b *schema.Batch, i int) Event {
+func (r *Reader) Of(b *schema.Batch, i int) Event {
 	thread := &b.Threads[b.Thread().At(i)]
 	e := Event{
 		Time: app.Time{Time: b.Wall(schema.KTime(b.Time().At(i)))}, Cluster: b.Cluster, Host: b.Host,
@@ -53,14 +77,23 @@ func Of(b *schema.Batch, i int) Event {
 	if b.Kind == schema.KindLaunch {
 		shape := &b.Shapes[b.Shape().At(i)]
 		call = uint64(shape.Call)
-		e.Kernel = cmp.Or(demangle.Filter(b.Funcs[shape.Func].Name, demangle.MaxLength(10)), "unknown")
+		e.Kernel = r.kernel(b.Funcs[shape.Func].Name)
 		e.Grid, e.Block = shape.Grid[:], shape.Block[:]
 	} else if ptr := b.Ptr().At(i); ptr != 0 {
 		e.Address = fmt.Sprintf("%#x", ptr)
 	}
 	c := &b.Calls[call]
-	e.Symbol, e.Class, e.Direction = c.Symbol, c.Class.String(), c.Direction.String()
+	e.Symbol, e.Direction = c.Symbol, c.Direction.String()
+	if !freesAny(c, e.Bytes) {
+		e.Class = c.Class.String()
+	}
 	return e
+}
+
+// freesAny reports whether a call frees memory of several classes: cuMemFree and cuMemFreeAsync take device, managed
+// and pool memory, and that of graphs. Exports of Nsight Systems name the class and the bytes of freed memory.
+func freesAny(c *schema.CallRef, bytes uint64) bool {
+	return c.Op == schema.OpFree && bytes == 0 && (c.Class == schema.ClassDevice || c.Class == schema.ClassPool)
 }
 
 // Line formats an event for a person.

@@ -114,7 +114,7 @@ func (o *options) run(ctx context.Context, args []string, open opener) error {
 		return err
 	}
 	defer s.Close()
-	o.files.stdout = o.p.Stdout
+	o.files.stdout, o.files.inputs = o.p.Stdout, args
 	defer o.files.discard()
 	to, err := open(ctx, o, s)
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -67,13 +66,21 @@ func number(n uint64) string { return strconv.FormatUint(n, 10) }
 
 // triple formats dimensions as X×Y×Z.
 func triple(d []uint32) string {
-	return strings.Trim(strings.ReplaceAll(fmt.Sprint(d), " ", "×"), "[]")
+	var text []byte
+	for i, n := range d {
+		if i > 0 {
+			text = append(text, "×"...)
+		}
+		text = strconv.AppendUint(text, uint64(n), 10)
+	}
+	return string(text)
 }
 
 // tables are the files of all kinds.
 type tables struct {
 	o      *options
 	byKind [schema.NumKinds]*table
+	events event.Reader
 	row    []string
 }
 
@@ -96,7 +103,14 @@ func (o *options) directory(form string) error {
 		return app.Usage(fmt.Errorf("-o -: %s writes a file for each kind; name a directory, or one kind with --kind",
 			form))
 	}
-	return os.MkdirAll(o.out, 0o755)
+	if info, err := os.Stat(o.out); err == nil && !info.IsDir() {
+		return app.Usage(fmt.Errorf("--output %s: %s writes a file for each kind, and this is a file; name a "+
+			"directory, or one kind with --kind", o.out, form))
+	}
+	if err := os.MkdirAll(o.out, 0o755); err != nil {
+		return fmt.Errorf("--output %s: create the directory: %w", o.out, err)
+	}
+	return nil
 }
 
 func (t *tables) create(kind schema.Kind, path string) error {
@@ -121,7 +135,7 @@ func (t *tables) event(b *schema.Batch, i int) error {
 			return err
 		}
 	}
-	to, e := t.byKind[b.Kind], event.Of(b, i)
+	to, e := t.byKind[b.Kind], t.events.Of(b, i)
 	t.row = t.row[:0]
 	for _, c := range to.columns {
 		t.row = append(t.row, c.text(&e))

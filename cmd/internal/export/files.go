@@ -7,11 +7,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/gputap/gputap/cmd/internal/source"
 )
 
 // files are the files of one export. They get their names when all are complete.
 type files struct {
 	stdout io.Writer
+	inputs []string // that are read
 	list   []*file
 }
 
@@ -27,6 +30,10 @@ func (f *files) create(path string) (io.Writer, error) {
 		f.list = append(f.list, &file{Writer: bufio.NewWriterSize(f.stdout, 1<<16)})
 		return f.list[len(f.list)-1], nil
 	}
+	part := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".part")
+	if err := errors.Join(source.NotInput(path, f.inputs...), source.NotInput(part, f.inputs...)); err != nil {
+		return nil, err
+	}
 	info, err := os.Stat(path)
 	if err == nil && !info.Mode().IsRegular() && !info.IsDir() { // a device or a pipe stays
 		to, err := os.OpenFile(path, os.O_WRONLY, 0)
@@ -39,10 +46,12 @@ func (f *files) create(path string) (io.Writer, error) {
 	if err == nil && info.IsDir() {
 		return nil, fmt.Errorf("%s is a directory; name a file", path)
 	}
-	to, err := os.OpenFile(filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".part"),
-		os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+	to, err := os.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("create %s: the directory %s does not exist", path, filepath.Dir(path))
+	}
 	if err != nil {
-		return nil, fmt.Errorf("create %s: %w", path, err)
+		return nil, fmt.Errorf("create %s: %w", path, errors.Unwrap(err)) // without the name of the temporary file
 	}
 	f.list = append(f.list, &file{bufio.NewWriterSize(to, 1<<16), to, path})
 	return f.list[len(f.list)-1], nil

@@ -193,6 +193,9 @@ func (f *fleet) record() string {
 	check(f.t, w.AddStreams(recording.Selection{}, []recording.Stream{{Name: "GPUTAP_EV_000",
 		State: recording.KnowledgeComplete}}))
 	for i, data := range f.data {
+		if i%10 == 0 {
+			check(f.t, w.Flush())
+		}
 		for again := range 2 {
 			check(f.t, w.Append(&recording.Message{Sequence: uint64(2*i + again + 1),
 				Stored: time.Unix(0, wallOffset).Add(time.Duration(i) * time.Second), Data: data,
@@ -206,7 +209,7 @@ func (f *fleet) record() string {
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // typed runs gputap export.
-func typed(t *testing.T, args ...string) (stdout []byte, err error) {
+func typed(t testing.TB, args ...string) (stdout []byte, err error) {
 	t.Helper()
 	var out bytes.Buffer
 	p := &app.Process{Stdout: &out, Stderr: io.Discard, Log: discard()}

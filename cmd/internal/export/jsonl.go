@@ -2,7 +2,7 @@ package export
 
 import (
 	"context"
-	"encoding/json"
+	"io"
 
 	"github.com/gputap/gputap/cmd/internal/event"
 	"github.com/gputap/gputap/cmd/internal/source"
@@ -20,15 +20,21 @@ var jsonlForm = form{
 		if err != nil {
 			return nil, err
 		}
-		return &lines{event.NewEncoder(out)}, nil
+		return &lines{out: out}, nil
 	},
 }
 
-type lines struct{ *json.Encoder }
+type lines struct {
+	out    io.Writer
+	line   []byte
+	events event.Reader
+}
 
 func (l *lines) event(b *schema.Batch, i int) error {
-	e := event.Of(b, i)
-	return l.Encode(&e)
+	e := l.events.Of(b, i)
+	l.line = e.AppendJSON(l.line[:0])
+	_, err := l.out.Write(l.line)
+	return err
 }
 
 func (l *lines) finish() error { return nil }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/event"
+	"github.com/gputap/gputap/schema/recording"
 )
 
 // figures are counts and sums of events by kind.
@@ -104,6 +106,52 @@ func TestCSVHasAFileForEachKind(t *testing.T) {
 	}
 }
 
+// TestBlocksInAnotherOrder exports recordings whose blocks of messages were swapped or repeated.
+func TestBlocksInAnotherOrder(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 6)
+	path := f.record()
+	data, err := os.ReadFile(path)
+	check(t, err)
+	in, err := recording.Open(path)
+	check(t, err)
+	defer in.Close()
+	var blocks [][]byte // of messages
+	begin := int64(0)
+	for b, err := range in.Summaries() {
+		check(t, err)
+		if b.Type == recording.TypeMessages {
+			blocks = append(blocks, data[b.Offset:b.Offset+b.Bytes])
+			begin = max(begin, int64(len(data))-b.Offset)
+		}
+	}
+	head := data[:int64(len(data))-begin]
+	last := len(blocks) - 1
+	for name, tt := range map[string]struct {
+		blocks [][]byte
+		want   string // "": status 0
+	}{
+		"the halves swapped": {slices.Concat(blocks[last/2:], blocks[:last/2]), "behind later ones"},
+		"two swapped":        {slices.Concat(blocks[1:2], blocks[:1], blocks[2:]), "behind later ones"},
+		"one repeated":       {slices.Concat(blocks[:1], blocks), ""},
+		"all repeated":       {slices.Concat(blocks, blocks), ""},
+	} {
+		check(t, os.WriteFile(path, slices.Concat(head, slices.Concat(tt.blocks...)), 0o600))
+		out, err := typed(t, "jsonl", path, "-o", "-")
+		if status := app.ExitCode(err); status == 0 && tt.want != "" || status != 0 && tt.want == "" ||
+			err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: status %d, %v", name, status, err)
+		}
+		got := newFigures()
+		for line := range bytes.Lines(out) {
+			var e event.Event
+			check(t, json.Unmarshal(line, &e))
+			got.add(e.Kind, e.Bytes, e.Seconds)
+		}
+		got.compare(t, f)
+	}
+}
+
 func TestExportFails(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 3)
@@ -113,6 +161,10 @@ func TestExportFails(t *testing.T) {
 	dir := t.TempDir()
 	foreign := filepath.Join(dir, "foreign")
 	check(t, os.WriteFile(foreign, []byte("something else"), 0o600))
+	part, table := filepath.Join(dir, ".x.gtr.part"), filepath.Join(dir, "sync.parquet")
+	check(t, errors.Join(os.Link(path, part), os.Link(path, table), os.Symlink(path, filepath.Join(dir, "link.gtr"))))
+	whole, err := os.ReadFile(path)
+	check(t, err)
 	for args, want := range map[string]struct {
 		status int
 		err    string
@@ -124,10 +176,16 @@ func TestExportFails(t *testing.T) {
 		"jsonl " + path:                                     {2, "--output: name a file"},
 		"memory-viz " + path + " --pid 99 -o " + dir + "/x": {1, "none is in the range"},
 		"jsonl " + path + " -o " + dir:                      {1, "is a directory"},
-		"jsonl " + path + " -o " + dir + "/no/file":         {1, "no such file"},
+		"jsonl " + path + " -o " + dir + "/no/file":         {1, "file: the directory " + dir + "/no does not exist"},
+		"jsonl " + path + " -o " + path:                     {2, "this is the file to read"},
+		"pprof " + path + " -o " + dir + "/link.gtr":        {2, "this is the file to read"},
+		"csv " + part + " --kind copy -o " + dir + "/x.gtr": {2, "this is the file to read"},
+		"parquet " + dir + "/sync.parquet -o " + dir:        {2, "this is the file to read"},
 		"jsonl " + path + " -o - --kind host":               {2, "--kind"},
 		"csv " + path + " -o -":                             {2, "name a directory"},
-		"csv " + path + " -o " + foreign:                    {1, "not a directory"},
+		"csv " + path + " -o " + foreign:                    {2, "--output " + foreign + ": csv writes a file"},
+		"parquet " + path + " -o " + foreign:                {2, "name a directory"},
+		"parquet " + path + " -o " + foreign + "/x":         {1, "--output " + foreign + "/x: create the directory"},
 		"csv " + path + " -o - --kind sync --host [":        {2, "--host"},
 		"csv " + path + " -o - --kind sync --since x":       {2, "--since"},
 		"csv " + path + " -o - --kind sync --comm serve":    {0, ""},
@@ -137,7 +195,12 @@ func TestExportFails(t *testing.T) {
 			t.Errorf("%s: status %d, %v; want %d, %s", args, got, err, want.status, want.err)
 		}
 	}
-	if left, _ := filepath.Glob(filepath.Join(dir, ".*")); left != nil {
+	if left, _ := filepath.Glob(filepath.Join(dir, ".*")); !slices.Equal(left, []string{part}) {
 		t.Errorf("%v stay", left)
+	}
+	for _, file := range []string{path, part, table} {
+		if after, err := os.ReadFile(file); err != nil || !bytes.Equal(after, whole) {
+			t.Errorf("%s has changed: %v", file, err)
+		}
 	}
 }

@@ -38,11 +38,12 @@ var parquetForm = form{
 type parquetFiles struct {
 	o      *options
 	byKind [schema.NumKinds]parquetFile
+	events event.Reader
 }
 
 // parquetFile is the file of one kind.
 type parquetFile interface {
-	add(b *schema.Batch, i int) error
+	add(e *event.Event, b *schema.Batch, i int) error
 	close() error
 }
 
@@ -72,7 +73,8 @@ func (p *parquetFiles) event(b *schema.Batch, i int) error {
 			return err
 		}
 	}
-	return p.byKind[b.Kind].add(b, i)
+	e := p.events.Of(b, i)
+	return p.byKind[b.Kind].add(&e, b, i)
 }
 
 func (p *parquetFiles) finish() (err error) {
@@ -93,17 +95,17 @@ const (
 // rows writes the file of one kind.
 type rows[T any] struct {
 	to  *parquet.GenericWriter[T]
-	of  func(b *schema.Batch, i int) T
+	of  func(e *event.Event, b *schema.Batch, i int) T
 	buf []T
 }
 
-func newRows[T any](out io.Writer, of func(b *schema.Batch, i int) T) *rows[T] {
+func newRows[T any](out io.Writer, of func(e *event.Event, b *schema.Batch, i int) T) *rows[T] {
 	return &rows[T]{of: of, to: parquet.NewGenericWriter[T](out, parquet.Compression(&zstd.Codec{}),
 		parquet.MaxRowsPerRowGroup(rowsOfGroup), parquet.CreatedBy("gputap", "", ""))}
 }
 
-func (r *rows[T]) add(b *schema.Batch, i int) error {
-	if r.buf = append(r.buf, r.of(b, i)); len(r.buf) < rowsAtOnce {
+func (r *rows[T]) add(e *event.Event, b *schema.Batch, i int) error {
+	if r.buf = append(r.buf, r.of(e, b, i)); len(r.buf) < rowsAtOnce {
 		return nil
 	}
 	return r.flush()
@@ -187,38 +189,36 @@ type tensorRow struct {
 	Reserved  uint64 `parquet:"reserved_bytes"`
 }
 
-func callRowOf(b *schema.Batch, i int) callRow {
-	e := event.Of(b, i)
+func callRowOf(e *event.Event, b *schema.Batch, i int) callRow {
 	p := &b.Processes[b.Threads[b.Thread().At(i)].Process]
 	return callRow{e.Time.UnixNano(), e.Cluster, e.Host, e.PID, e.TID, e.Comm, p.User, p.Job, e.Symbol,
 		opOf(b, i).String(), e.GPU}
 }
 
-func memoryRowOf(b *schema.Batch, i int) memoryRow {
-	e := b.Memory(i)
-	return memoryRow{callRowOf(b, i), b.Calls[e.Call].Class.String(), e.Result, e.Duration, e.Bytes, e.Ptr, e.Aux,
-		e.Pool}
+func memoryRowOf(e *event.Event, b *schema.Batch, i int) memoryRow {
+	c := b.Memory(i)
+	return memoryRow{callRowOf(e, b, i), e.Class, c.Result, c.Duration, c.Bytes, c.Ptr, c.Aux, c.Pool}
 }
 
-func launchRowOf(b *schema.Batch, i int) launchRow {
-	e := b.Launch(i)
-	s := &b.Shapes[e.Shape]
-	return launchRow{callRowOf(b, i), event.Of(b, i).Kernel, s.Grid[0], s.Grid[1], s.Grid[2], s.Block[0], s.Block[1],
-		s.Block[2], s.SharedBytes, b.CUDAStreams[e.CUDAStream]}
+func launchRowOf(e *event.Event, b *schema.Batch, i int) launchRow {
+	c := b.Launch(i)
+	s := &b.Shapes[c.Shape]
+	return launchRow{callRowOf(e, b, i), e.Kernel, s.Grid[0], s.Grid[1], s.Grid[2], s.Block[0], s.Block[1],
+		s.Block[2], s.SharedBytes, b.CUDAStreams[c.CUDAStream]}
 }
 
-func copyRowOf(b *schema.Batch, i int) copyRow {
-	e := b.Copy(i)
-	return copyRow{callRowOf(b, i), b.Calls[e.Call].Direction.String(), e.Result, e.Duration, e.Bytes, e.Dst, e.Src,
-		b.CUDAStreams[e.CUDAStream], e.HostMem.String()}
+func copyRowOf(e *event.Event, b *schema.Batch, i int) copyRow {
+	c := b.Copy(i)
+	return copyRow{callRowOf(e, b, i), b.Calls[c.Call].Direction.String(), c.Result, c.Duration, c.Bytes, c.Dst, c.Src,
+		b.CUDAStreams[c.CUDAStream], c.HostMem.String()}
 }
 
-func syncRowOf(b *schema.Batch, i int) syncRow {
-	e := b.Sync(i)
-	return syncRow{callRowOf(b, i), e.Result, e.Duration, b.CUDAStreams[e.CUDAStream], e.CUDAEvent, e.Elapsed}
+func syncRowOf(e *event.Event, b *schema.Batch, i int) syncRow {
+	c := b.Sync(i)
+	return syncRow{callRowOf(e, b, i), c.Result, c.Duration, b.CUDAStreams[c.CUDAStream], c.CUDAEvent, c.Elapsed}
 }
 
-func tensorRowOf(b *schema.Batch, i int) tensorRow {
-	e := b.Tensor(i)
-	return tensorRow{callRowOf(b, i), e.Bytes, e.Ptr, e.Allocated, e.Reserved}
+func tensorRowOf(e *event.Event, b *schema.Batch, i int) tensorRow {
+	c := b.Tensor(i)
+	return tensorRow{callRowOf(e, b, i), c.Bytes, c.Ptr, c.Allocated, c.Reserved}
 }

@@ -36,6 +36,7 @@ submission, not its run. Alerts are those that gputap anomaly backtest computes 
 type trace struct {
 	traceWriter
 	tracks
+	events   event.Reader
 	journal  *analysis.Journal
 	minBytes uint64
 	last     int64                  // the latest event
@@ -103,7 +104,7 @@ func firstEvent(o *options, s *source.Source) (first int64, err error) {
 }
 
 func (t *trace) event(b *schema.Batch, i int) error {
-	c := traceCall{Event: event.Of(b, i), op: opOf(b, i), took: int64(b.Duration().At(i))}
+	c := traceCall{Event: t.events.Of(b, i), op: opOf(b, i), took: int64(b.Duration().At(i))}
 	thread := &b.Threads[b.Thread().At(i)]
 	p := &b.Processes[thread.Process]
 	c.at, c.process = t.wall(b, schema.KTime(b.Time().At(i))), t.process(b.ID(p), p.Comm, p.Job)

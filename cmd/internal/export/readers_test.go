@@ -3,6 +3,7 @@ package export
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -91,6 +92,31 @@ func TestOtherReadersOpenParquet(t *testing.T) {
 	}
 }
 
+// TestPageJoinsFreesWithTheirAllocations runs the query of docs/export.md in DuckDB.
+func TestPageJoinsFreesWithTheirAllocations(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../docs/export.md")
+	check(t, err)
+	_, query, found := strings.Cut(string(page), "```sql\n")
+	query, _, ends := strings.Cut(query, "```")
+	if !found || !ends {
+		t.Fatal("docs/export.md has no query")
+	}
+	f, dir := newFleet(t, 14), filepath.Join(t.TempDir(), "events")
+	exported(t, "parquet", f.record(), "-o", dir)
+	want, got := map[string]uint64{}, map[string]uint64{}
+	for _, l := range f.lives {
+		if l.until > 0 {
+			want[l.class] += l.bytes
+		}
+	}
+	query = strings.ReplaceAll(query, "'memory.parquet'", "'"+filepath.Join(dir, "memory.parquet")+"'")
+	check(t, json.Unmarshal(node(t, "query.mjs", query), &got))
+	if !maps.Equal(got, want) || len(want) != 2 {
+		t.Errorf("freed by class: %v, want %v", got, want)
+	}
+}
+
 // parquetSums adds up the columns of each kind as docs/export.md names them, with times in multiples of unit ns.
 func (f *fleet) parquetSums(unit uint64) map[schema.Kind]tableSums {
 	f.t.Helper()
@@ -159,7 +185,11 @@ func columnsOf(b *schema.Batch, i int) []cell {
 	switch b.Kind {
 	case schema.KindMemory:
 		e := b.Memory(i)
-		return row(e.Call, cell{"class", b.Calls[e.Call].Class.String()}, cell{"result", uint64(e.Result)},
+		class := b.Calls[e.Call].Class.String()
+		if b.Calls[e.Call].Symbol == "cuMemFree_v2" {
+			class = "" // it also frees managed memory
+		}
+		return row(e.Call, cell{"class", class}, cell{"result", uint64(e.Result)},
 			cell{"duration_ns", e.Duration}, cell{"bytes", e.Bytes}, cell{"address", e.Ptr}, cell{"aux", e.Aux},
 			cell{"pool", e.Pool})
 	case schema.KindLaunch:

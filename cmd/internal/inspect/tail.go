@@ -27,6 +27,7 @@ type tail struct {
 	kind   string
 	limit  int
 
+	events    event.Reader
 	malformed int // batches
 }
 
@@ -144,7 +145,7 @@ func (t *tail) print(out io.Writer, b *schema.Batch, left *int) (done bool, err 
 			UID: p.UID, PID: p.PID}) {
 			continue
 		}
-		e := event.Of(b, i)
+		e := t.events.Of(b, i)
 		if t.format.json() {
 			err = encoder.Encode(&e)
 		} else {

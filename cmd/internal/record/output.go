@@ -19,6 +19,7 @@ type output struct {
 	path   string // of the current file; "" for a pipe
 	number int    // of the current file; 0 without rotation
 	files  int    // written by this recorder
+	first  string // path of the first of them
 	w      *recording.Writer
 	found  *continued
 	redact *redact.Redactor // nil: names stay
@@ -87,7 +88,7 @@ func openOutput(o *Options) (*output, error) {
 			return nil, err
 		}
 	}
-	out.files = 1
+	out.files, out.first = 1, out.path
 	if !out.found.isNew() {
 		out.existing = out.w.Bytes()
 	}

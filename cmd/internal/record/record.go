@@ -35,6 +35,10 @@ type Options struct {
 	Log          *slog.Logger
 }
 
+// LeastFileBytes is the least sensible MaxFileBytes: a block has up to so many bytes before compression, and each file
+// begins with the state of the folds.
+const LeastFileBytes = 1 << 20
+
 const (
 	defaultDrain  = 10 * time.Second
 	flushInterval = time.Second // a kill loses at most this
@@ -54,6 +58,7 @@ type Stats struct {
 	First, Last       time.Time // when NATS stored the first and the last recorded message
 	Incomplete        int       // shards whose state does not cover all earlier events
 	Path              string    // of the current file
+	FirstPath         string    // of the first file that this recorder wrote to
 	Continued, Behind bool      // an earlier recording was continued; stored messages were left when Drain was over
 }
 
@@ -267,6 +272,7 @@ func (r *Recorder) count(m *recording.Message) {
 	defer r.mu.Unlock()
 	s := &r.stats
 	s.Files, s.Path, s.Bytes, s.Events = r.out.files, r.out.path, r.out.bytes(), r.out.events()
+	s.FirstPath = r.out.first
 	if m == nil {
 		return
 	}

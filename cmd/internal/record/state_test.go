@@ -131,7 +131,12 @@ func TestRotation(t *testing.T) {
 	split := f.published[150].Stored
 	first := o
 	first.Until = split
-	check(t, New(first).Run(t.Context()))
+	r := New(first)
+	check(t, r.Run(t.Context()))
+	s := r.Stats()
+	if s.Files < 1 || s.FirstPath != numbered(o.Path, 1) || s.Path != numbered(o.Path, s.Files) {
+		t.Errorf("%+v", s)
+	}
 	f.recordAll(o)
 	last, err := lastNumber(o.Path)
 	check(t, err)

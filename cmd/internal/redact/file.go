@@ -14,6 +14,7 @@ import (
 type Stats struct {
 	Messages, Events uint64
 	LeftOut          uint64 // messages and sections whose names cannot be replaced
+	Late             uint64 // messages that were left out, because they are behind later ones
 	Damages          uint64 // of the input
 	Bytes            int64  // of the output
 }
@@ -29,7 +30,8 @@ func File(ctx context.Context, in string, to io.Writer, log *slog.Logger) (*Stat
 	if err != nil {
 		return nil, err
 	}
-	c := copying{Redactor: New(log), in: in, from: from, w: w, damages: map[int64]bool{}}
+	c := copying{Redactor: New(log), in: in, from: from, w: w, damages: map[int64]bool{},
+		read: map[int]*recording.Sequences{}}
 	if err = c.run(ctx); err == nil {
 		err = w.Close()
 	}
@@ -45,7 +47,8 @@ type copying struct {
 	w     *recording.Writer
 	stats Stats
 
-	damages map[int64]bool // offsets of those that were reported
+	damages map[int64]bool               // offsets of those that were reported
+	read    map[int]*recording.Sequences // of messages, by shard
 }
 
 func (c *copying) run(ctx context.Context) error {
@@ -67,10 +70,14 @@ func (c *copying) run(ctx context.Context) error {
 		return err
 	}
 	for m, err := range c.from.Messages(recording.Filter{}) {
+		if err == nil && !c.isNew(&m) {
+			continue
+		}
 		if err == nil {
 			if m, err = c.Message(&m); err == nil {
-				err = c.w.Append(&m)
-				c.stats.Messages++
+				if err = c.w.Append(&m); err == nil {
+					c.stats.Messages++
+				}
 			}
 		}
 		if err := c.tolerate(ctx, err); err != nil {
@@ -78,6 +85,16 @@ func (c *copying) run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// isNew reports whether the input did not have a message before.
+func (c *copying) isNew(m *recording.Message) bool {
+	read := c.read[m.Shard]
+	if read == nil {
+		read = &recording.Sequences{}
+		c.read[m.Shard] = read
+	}
+	return read.Add(m.Sequence)
 }
 
 // tolerate counts damages of the input and what is left out. It returns other errors.
@@ -92,6 +109,8 @@ func (c *copying) tolerate(ctx context.Context, err error) error {
 		c.stats.Damages++
 		c.log.Warn("the recording is damaged; continuing behind it", "file", c.in, "offset", d.Offset, "bytes", d.Bytes,
 			"err", d.Reason)
+	case errors.Is(err, recording.ErrRecorded):
+		c.stats.Late++
 	case errors.Is(err, ErrLeftOut):
 		c.stats.LeftOut++
 		c.log.Warn("left out", "file", c.in, "err", err)

@@ -247,6 +247,42 @@ func TestDamagedFile(t *testing.T) {
 	}
 }
 
+// TestBlocksInAnotherOrder copies the messages of a repeated block once, and counts those that come too late.
+func TestBlocksInAnotherOrder(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	w, err := recording.NewWriter(&out)
+	check(t, err)
+	check(t, w.AddStreams(recording.Selection{}, []recording.Stream{{State: recording.KnowledgeComplete}}))
+	f, ends := newFleet(t), []int{out.Len()}
+	for range 3 {
+		for _, m := range f.memory() {
+			check(t, w.Append(m))
+		}
+		check(t, w.Flush())
+		ends = append(ends, out.Len())
+	}
+	head, block := out.Bytes()[:ends[0]], func(i int) []byte { return out.Bytes()[ends[i]:ends[i+1]] }
+	for name, tt := range map[string]struct {
+		data [][]byte
+		want Stats
+	}{
+		"in order":    {[][]byte{block(0), block(1), block(2)}, Stats{Messages: 9}},
+		"repeated":    {[][]byte{block(0), block(1), block(0), block(1), block(2), block(2)}, Stats{Messages: 9}},
+		"swapped":     {[][]byte{block(1), block(0), block(2)}, Stats{Messages: 6, Late: 3}},
+		"in reverse":  {[][]byte{block(2), block(1), block(0)}, Stats{Messages: 3, Late: 6}},
+		"late, twice": {[][]byte{block(2), block(1), block(1)}, Stats{Messages: 3, Late: 3}},
+	} {
+		path := filepath.Join(t.TempDir(), "in.gtr")
+		check(t, os.WriteFile(path, slices.Concat(head, slices.Concat(tt.data...)), 0o600))
+		s, err := File(t.Context(), path, io.Discard, discard)
+		check(t, err)
+		if s.Messages != tt.want.Messages || s.Late != tt.want.Late || s.LeftOut+s.Damages > 0 {
+			t.Errorf("%s: %+v, want %+v", name, s, tt.want)
+		}
+	}
+}
+
 // TestNames gives equal names equal pseudonyms, and other ones with every key and kind of name.
 func TestNames(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"os"
 	"slices"
 	"time"
 
@@ -21,6 +22,7 @@ type File struct {
 	streams   []recording.Stream // of each shard, in order
 	summary   Summary
 	damages   map[int64]bool // offsets of those that were reported
+	written   time.Time      // when the file was written to
 }
 
 // Summary describes the contents of a recording without its damaged parts.
@@ -37,6 +39,9 @@ func Open(path string, s recording.Selection, log *slog.Logger) (*File, error) {
 		return nil, err
 	}
 	f := &File{path: path, selection: s, log: log, in: in, damages: map[int64]bool{}}
+	if info, err := os.Stat(path); err == nil {
+		f.written = info.ModTime()
+	}
 	err = f.summarize()
 	if err == nil && s.Job != "" {
 		err = f.findJob()
@@ -53,6 +58,9 @@ func (f *File) Close() error { return f.in.Close() }
 
 // Summary describes the recording.
 func (f *File) Summary() Summary { return f.summary }
+
+// IsEmpty reports whether the file has neither streams nor messages: its writer was killed before it wrote them.
+func (f *File) IsEmpty() bool { return len(f.streams) == 0 }
 
 // Damages returns how many damaged parts were found so far.
 func (f *File) Damages() int { return len(f.damages) }

@@ -71,10 +71,15 @@ func create(o *LocalOptions, raise func(name string) func(alert.Alert)) (list []
 // Run replays until the end of the recording, or until ctx ends.
 func (l *Local) Run(ctx context.Context) error { return l.run(ctx) }
 
-// Snapshot reads the folds after Run. Its time is that of the last message.
+// Snapshot reads the folds after Run. Its time is that of the last message; without messages, of the last write to the
+// file.
 func (l *Local) Snapshot() *answer.Snapshot {
 	l.folds.showHeard(0)
-	return l.folds.snapshot(l.Stats().Last, l.file.summary.Kinds)
+	at := l.Stats().Last
+	if at.IsZero() {
+		at = l.file.written
+	}
+	return l.folds.snapshot(at, l.file.summary.Kinds)
 }
 
 // Largest returns the n rows of equal live allocations with the most bytes.

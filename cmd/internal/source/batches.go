@@ -15,11 +15,12 @@ type Batches struct {
 	decoder *schema.Decoder
 	batch   schema.Batch
 
-	last      map[batchOrder]uint64 // seq
+	read      map[batchOrder]*recording.Sequences // seqs
 	lost      map[hostRun]losses
-	gaps      uint64 // missing batches
-	malformed uint64 // messages
-	selected  bool   // a batch had a process of the range
+	last      map[int]uint64 // the highest sequence of a message of each shard
+	late      uint64         // batches behind later ones of their shard: the blocks of the file changed places
+	malformed uint64         // messages
+	selected  bool           // a batch had a process of the range
 }
 
 // hostRun is a run of a producer.
@@ -39,7 +40,8 @@ type losses struct{ first, last uint64 }
 
 // NewBatches returns the Batches of a range.
 func NewBatches(r *Range) *Batches {
-	return &Batches{Range: r, decoder: schema.NewDecoder(), last: map[batchOrder]uint64{}, lost: map[hostRun]losses{}}
+	return &Batches{Range: r, decoder: schema.NewDecoder(), read: map[batchOrder]*recording.Sequences{},
+		lost: map[hostRun]losses{}, last: map[int]uint64{}}
 }
 
 // Of returns the batch of a message, which is valid until the next call; nil: it is none of CUDA calls, not of the
@@ -53,6 +55,10 @@ func (r *Batches) Of(m *recording.Message) *schema.Batch {
 	if b.Kind == schema.KindNone || b.Kind >= schema.KindHost || !r.OfHost(b.Cluster, b.Host) || !r.next(b) {
 		return nil
 	}
+	if m.Sequence < r.last[m.Shard] {
+		r.late++
+	}
+	r.last[m.Shard] = max(r.last[m.Shard], m.Sequence)
 	return b
 }
 
@@ -69,18 +75,18 @@ func (r *Batches) Selects(b *schema.Batch) []bool {
 // Selected reports whether Selects found a process of the range.
 func (r *Batches) Selected() bool { return r.selected }
 
-// next counts what is missing before a batch, and reports whether it is new.
+// next reports whether a batch is new. It notes what the producer lost.
 func (r *Batches) next(b *schema.Batch) bool {
 	run := hostRun{b.Cluster, b.Host, b.BootID, b.Run}
 	order := batchOrder{run, b.Kind}
-	last, known := r.last[order]
-	if known && b.Seq <= last {
+	read := r.read[order]
+	if read == nil {
+		read = &recording.Sequences{}
+		r.read[order] = read
+	}
+	if !read.Add(b.Seq) {
 		return false
 	}
-	if known {
-		r.gaps += b.Seq - last - 1
-	}
-	r.last[order] = b.Seq
 	lost, known := r.lost[run]
 	if !known {
 		lost.first = b.TotalLost()
@@ -92,8 +98,15 @@ func (r *Batches) next(b *schema.Batch) bool {
 
 // Missing returns sentences about what was not read.
 func (r *Batches) Missing() (texts []string) {
-	if r.gaps > 0 {
-		texts = append(texts, app.Plural(r.gaps, "batch is", "batches are")+" missing")
+	gaps := uint64(0)
+	for _, read := range r.read {
+		gaps += read.Absent()
+	}
+	if gaps > 0 {
+		texts = append(texts, app.Plural(gaps, "batch is", "batches are")+" missing")
+	}
+	if r.late > 0 {
+		texts = append(texts, app.Plural(r.late, "batch comes", "batches come")+" behind later ones")
 	}
 	events := uint64(0)
 	for _, l := range r.lost {

@@ -64,7 +64,7 @@ func (r *Range) record(ctx context.Context, p *app.Process, kinds []schema.Kind)
 		o.Until = time.Now()
 	}
 	return record.Range(ctx, o, "", func(recorder *record.Recorder) func() {
-		return app.Progress(p.Stderr, record.ProgressLine(recorder, o.Until))
+		return p.Progress(record.ProgressLine(recorder, o.Until))
 	})
 }
 
