@@ -45,7 +45,7 @@ func (f *Fleet) processes(ctx context.Context, q query.Question, other ...asked)
 	}
 	for i, a := range answers[:own] {
 		if questions[i].What == whatProcesses {
-			markUnknown(s.Processes, topology, a)
+			markUnknown(s.Processes, topology, a, &questions[i].Question)
 		}
 	}
 	total := answers[0].Total()

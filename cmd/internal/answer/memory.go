@@ -37,6 +37,7 @@ func (s *Snapshot) addMemory(report leak.Report, heard map[snapshot.HostID]time.
 func (s *Snapshot) addProcess(q *memoryRow) {
 	p := s.process(&q.Info)
 	p.memory(&q.Process)
+	p.told.memory = true
 	p.Heard = known(q.Heard)
 	p.silent = p.Heard != nil && s.Time.Sub(*p.Heard) > silentAfter
 }

@@ -76,7 +76,8 @@ type Process struct {
 
 	id       schema.ProcessID
 	silent   bool // its host is: the figures are old
-	lacks    lacks
+	told     figures // by folds that answered about the process
+	lacks    figures // that are unknown: their folds did not answer about the process
 	features features
 }
 

@@ -69,9 +69,12 @@ func (m *Model) cut(text string) string { return cut(text, m.width) }
 // fleet is the sums of all processes.
 func (m *Model) fleet() string {
 	o := m.overview
-	var live, running, growing, suspect uint64
+	var live, running, growing, suspect, unknown uint64
 	for _, a := range o.Processes {
 		live += a.LiveBytes
+		if a.Memory(0) == nil {
+			unknown++
+		}
 		if !a.Ended {
 			running++
 		}
@@ -92,6 +95,9 @@ func (m *Model) fleet() string {
 		{fmt.Sprintf("%d suspect", suspect), when(suspect > 0, red)},
 		{fmt.Sprintf("%d growing", growing), when(growing > 0, yellow)},
 		{app.Plural(uint64(len(o.Firing)), "alert", "alerts"), when(len(o.Firing) > 0, red)},
+	}
+	if unknown > 0 && live == 0 {
+		parts[2].text = "memory unknown"
 	}
 	if o.Heard < o.Hosts {
 		parts[0].text = fmt.Sprintf("%d of %s", o.Heard, parts[0].text)
