@@ -93,7 +93,7 @@ func (f *Fleet) Overview(ctx context.Context, filter query.Filter) (*Overview, e
 
 func (f *Fleet) overviewAt(ctx context.Context, filter query.Filter, now time.Time) (*Overview, error) {
 	processes := query.Question{What: whatProcesses, Filter: filter}
-	answers, topology, err := f.askEach(ctx, []asked{
+	answers, shards, err := f.askEach(ctx, []asked{
 		{"leak", processes},
 		{"launch", processes},
 		{"bandwidth", processes},
@@ -104,7 +104,7 @@ func (f *Fleet) overviewAt(ctx context.Context, filter query.Filter, now time.Ti
 	if err != nil {
 		return nil, err
 	}
-	o := &Overview{Time: now.UTC(), Reach: reachOf(topology.Shards, answers...)}
+	o := &Overview{Time: now.UTC(), Reach: reachOf(shards, answers...)}
 	slices.Sort(o.NotRunning)
 	if err := o.join(answers); err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func (f *Fleet) overviewAt(ctx context.Context, filter query.Filter, now time.Ti
 	for _, a := range o.Processes {
 		list = append(list, a.Process)
 	}
-	markUnknown(list, topology, answers[0], &processes)
+	markUnknown(list, shards, answers[0], &processes)
 	return o, nil
 }
 

@@ -75,7 +75,7 @@ type Process struct {
 	Largest              []Allocation       `json:"largest_allocations,omitempty"` // of gputap describe only
 
 	id       schema.ProcessID
-	silent   bool // its host is: the figures are old
+	silent   bool    // its host is: the figures are old
 	told     figures // by folds that answered about the process
 	lacks    figures // that are unknown: their folds did not answer about the process
 	features features

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/gputap/gputap/consumer/query"
-	"github.com/gputap/gputap/schema"
 )
 
 // figures are the groups of figures of a process, by the fold that they come from.
@@ -28,7 +27,7 @@ func (f *figures) of(fold string) *bool {
 // markUnknown marks the processes about which a fold did not answer: their shard is missing, or the fold left some
 // processes out, because of a limit or because it knows them by an earlier name than the filter has. Without either, a
 // fold that does not know a process has seen no call of it.
-func markUnknown(processes []*Process, t schema.Topology, a *query.Answer, q *query.Question) {
+func markUnknown(processes []*Process, t *topology, a *query.Answer, q *query.Question) {
 	missing, told := map[int]bool{}, 0
 	for _, m := range a.Missing {
 		missing[m.Shard] = true

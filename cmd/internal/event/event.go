@@ -24,6 +24,7 @@ type Event struct {
 	TID       uint32   `json:"tid"`
 	Comm      string   `json:"comm"` // of the process
 	Kind      string   `json:"kind"`
+	Op        string   `json:"op"` // docs/events.md
 	Symbol    string   `json:"symbol"`
 	Class     string   `json:"class,omitempty"`
 	Direction string   `json:"direction,omitempty"`
@@ -59,15 +60,16 @@ func Of(b *schema.Batch, i int) Event {
 		e.Address = fmt.Sprintf("%#x", ptr)
 	}
 	c := &b.Calls[call]
-	e.Symbol, e.Class, e.Direction = c.Symbol, c.Class.String(), c.Direction.String()
+	e.Op, e.Symbol, e.Class, e.Direction = c.Op.String(), c.Symbol, c.Class.String(), c.Direction.String()
 	return e
 }
 
 // Line formats an event for a person.
 func (e *Event) Line() string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s  %s  %d %s  %s", e.Time.UTC().Format("15:04:05.000000"), e.Host, e.PID, e.Comm, e.Symbol)
-	for _, word := range []string{e.Class, e.Direction} {
+	fmt.Fprintf(&out, "%s  %s  %d %s  %s", e.Time.UTC().Format("15:04:05.000000"), e.Host, e.PID, e.Comm,
+		demangle.Filter(e.Symbol, demangle.NoParams, demangle.MaxLength(10)))
+	for _, word := range []string{opTexts[e.Op], e.Class, e.Direction} {
 		if word != "" {
 			out.WriteString("  " + word)
 		}
@@ -96,6 +98,11 @@ func (e *Event) Line() string {
 		}
 		return r
 	}, out.String())
+}
+
+// opTexts are the ops that the symbol does not tell.
+var opTexts = map[string]string{
+	schema.OpBlockAlloc.String(): "block taken", schema.OpBlockFree.String(): "block given back",
 }
 
 // Kinds are the kinds that have events.

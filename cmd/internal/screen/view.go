@@ -137,7 +137,10 @@ func (m *Model) answer() string {
 	if len(o.Missing) > 0 {
 		parts[0] += "; " + o.MissingText()
 	}
-	if len(o.NotRunning) > 0 {
+	switch moving := o.MovingText(); {
+	case moving != "":
+		parts = append(parts, moving)
+	case len(o.NotRunning) > 0:
 		parts = append(parts, "not running: "+strings.Join(o.NotRunning, ", "))
 	}
 	parts = append(parts, app.Age(m.opts.Now().Sub(o.Time))+" ago")
