@@ -99,7 +99,7 @@ type Verdict struct {
 	SuspectBytes      uint64     `json:"suspect_bytes"`
 	SlopeBytesPerHour uint64     `json:"slope_bytes_per_hour"`
 	Since             *time.Time `json:"since"`           // when growth began; null: there is none
-	FullInSeconds     *float64   `json:"full_in_seconds"` // null: unknown, or no growth
+	FullInSeconds     *float64   `json:"full_in_seconds"` // 0: it is full; null: unknown, or no growth
 	Why               string     `json:"why"`
 	Groups            []Group    `json:"groups"`
 	PeakBytes         uint64     `json:"peak_bytes"`
@@ -122,7 +122,7 @@ func verdictOf(v *leak.Verdict, q *leak.Process) Verdict {
 		GPU: cmp.Or(v.GPU, unknown), State: v.State.String(), SuspectBytes: v.SuspectBytes,
 		SlopeBytesPerHour: v.SlopeBytesPerHour, Since: known(v.Since), Why: v.Why, Groups: []Group{},
 	}
-	if v.FullIn > 0 {
+	if v.FullIn > 0 || v.Full {
 		seconds := v.FullIn.Seconds()
 		out.FullInSeconds = &seconds
 	}
@@ -157,10 +157,13 @@ func writeVerdicts(out io.Writer, p *Process) {
 
 // FullText says when the GPU is full at the rate of the verdict, "" if that is not known.
 func (v *Verdict) FullText() string {
-	if v.FullInSeconds == nil {
+	switch {
+	case v.FullInSeconds == nil:
 		return ""
+	case *v.FullInSeconds == 0:
+		return "; the GPU is full"
 	}
-	full := time.Duration(*v.FullInSeconds * float64(time.Second)).Round(time.Minute)
+	full := max(time.Minute, time.Duration(*v.FullInSeconds*float64(time.Second)).Round(time.Minute))
 	return "; the GPU is full in " + strings.TrimSuffix(full.String(), "0s")
 }
 

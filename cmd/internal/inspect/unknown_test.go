@@ -88,7 +88,7 @@ func TestGrowthWhileWarming(t *testing.T) {
 	of := func(pid uint32, states ...string) *answer.Process {
 		p := &answer.Process{PID: pid, Evidence: "complete"}
 		for _, s := range states {
-			v := answer.Verdict{State: s}
+			v := answer.Verdict{State: s, SlopeBytesPerHour: 136 << 30}
 			if v.Grows() {
 				v.SlopeBytesPerHour = uint64(pid)
 			}
