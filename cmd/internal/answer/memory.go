@@ -146,7 +146,7 @@ func writeVerdicts(out io.Writer, p *Process) {
 		if v.State == trend.Warming.String() {
 			continue
 		}
-		fmt.Fprintf(out, "  %.12s %s: %s%s\n", v.GPU, v.State, v.Why, v.FullText())
+		fmt.Fprintf(out, "  %s %s: %s%s\n", v.GPUText(), v.State, v.Why, v.FullText())
 		for _, g := range v.Groups {
 			fmt.Fprintf(out, "    %s in %s of %s and more (%s), thread %d %s, oldest %s\n", app.Bytes(g.Bytes),
 				allocations(g.Allocations), app.Bytes(g.SizeClass), g.Class, g.TID, g.Thread,
@@ -154,6 +154,9 @@ func writeVerdicts(out io.Writer, p *Process) {
 		}
 	}
 }
+
+// GPUText is the beginning of the UUID.
+func (v *Verdict) GPUText() string { return gpuName(v.GPU) }
 
 // FullText says when the GPU is full at the rate of the verdict, "" if that is not known.
 func (v *Verdict) FullText() string {

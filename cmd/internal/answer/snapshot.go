@@ -207,10 +207,10 @@ type Host struct {
 
 // HostGPU is one GPU of a host.
 type HostGPU struct {
-	UUID  string `json:"uuid"`
-	Minor uint32 `json:"minor"`
-	Name  string `json:"name"`
-	Bus   string `json:"bus"`
+	UUID  string  `json:"uuid"`
+	Minor *uint32 `json:"minor"` // null: unknown
+	Name  string  `json:"name"`
+	Bus   string  `json:"bus"`
 }
 
 // HostLibrary is one driver library on a host, with its numbers of probes.

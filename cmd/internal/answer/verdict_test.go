@@ -29,3 +29,14 @@ func TestTimeUntilTheGPUIsFull(t *testing.T) {
 		}
 	}
 }
+
+// TestVerdictNamesItsGPU: without a UUID, "unknown" would seem to be a state.
+func TestVerdictNamesItsGPU(t *testing.T) {
+	t.Parallel()
+	for uuid, want := range map[string]string{"": "GPU unknown", "GPU-a0b1c2d3-0000-4000": "GPU-a0b1c2d3"} {
+		v := answer.VerdictOf(&leak.Verdict{GPU: uuid}, &leak.Process{})
+		if got := v.GPUText(); got != want {
+			t.Errorf("%q is shown as %q, want %q", uuid, got, want)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package screen
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -9,6 +10,8 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/consumer/alert"
+	"github.com/gputap/gputap/consumer/anomaly"
 )
 
 // View returns the screen.
@@ -159,16 +162,25 @@ func (m *Model) answer() string {
 	return strings.Join(parts, "  ")
 }
 
-// alert is the newest alert that fires.
+// alert is the gravest alert that fires, of these the newest.
 func (m *Model) alert() string {
 	if len(m.overview.Firing) == 0 {
 		return ""
 	}
+	grave := func(a *anomaly.Alert) int { return slices.Index(severities, a.Severity) }
 	a := &m.overview.Firing[0]
+	for i := range m.overview.Firing { // newest first
+		if other := &m.overview.Firing[i]; grave(other) > grave(a) {
+			a = other
+		}
+	}
 	text := fmt.Sprintf("ALERT %s %s, %s ago: %s", a.Severity, a.Subject(), app.Age(m.overview.Time.Sub(a.Time)),
 		a.Message)
 	return m.opts.Styles.paint(m.cut(text), red)
 }
+
+// severities are those of alerts, the gravest last.
+var severities = []string{alert.Info, alert.Warning, alert.Critical}
 
 const maxWhy = 4 // lines about the verdicts of a process
 
@@ -188,7 +200,7 @@ func (m *Model) description() []string {
 	lines := []string{title}
 	for i := range p.Verdicts {
 		if v := &p.Verdicts[i]; v.Grows() {
-			why := app.Printable(fmt.Sprintf("%.12s %s: %s%s", v.GPU, v.State, v.Why, v.FullText()))
+			why := app.Printable(fmt.Sprintf("%s %s: %s%s", v.GPUText(), v.State, v.Why, v.FullText()))
 			lines = append(lines, strings.Split(ansi.Wordwrap(why, m.width, ""), "\n")...)
 		}
 	}
