@@ -46,8 +46,8 @@ func TestSimulateCommand(t *testing.T) {
 		!strings.Contains(out, "100 hosts") {
 		t.Errorf("printed %q, %v", out, err)
 	}
-	if out, err := typed(t, "simulate", "--nats.url", url, "--hosts", "9", "--jobs", "1", "--slow-rank", "30%", "--lose", "20%",
-		"--duration", "300ms", "--batch-age", "50ms"); err != nil || !strings.Contains(out, "9 hosts") {
+	if out, err := typed(t, "simulate", "--nats.url", url, "--hosts", "9", "--jobs", "1", "--slow-rank", "30%",
+		"--lose", "20%", "--duration", "300ms", "--batch-age", "50ms"); err != nil || !strings.Contains(out, "9 hosts") {
 		t.Errorf("jobs: printed %q, %v", out, err)
 	}
 	for want, args := range map[string][]string{

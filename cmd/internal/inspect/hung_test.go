@@ -126,3 +126,23 @@ func TestMovingShardsAreNoStoppedConsumers(t *testing.T) {
 		}
 	}
 }
+
+func TestUnhealthyFleet(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 1)
+	stdout, _, err := f.typed("status")
+	if app.ExitCode(err) != 3 || !strings.Contains(err.Error(), "gputap-leak does not run") ||
+		!strings.Contains(stdout, "hosts      unknown without gputap-leak") ||
+		!strings.Contains(stdout, "alerts     unknown without gputap-anomaly") ||
+		!strings.HasSuffix(stdout, "verdict    unhealthy: gputap-leak does not run; "+
+			"not running: leak, launch, bandwidth, anomaly\n") {
+		t.Errorf("without consumers: %v\n%s", err, stdout)
+	}
+	if stdout, stderr, err := f.typed("get", "hosts"); app.ExitCode(err) != 4 || stdout+stderr != "" {
+		t.Errorf("get hosts: %v, %s%s", err, stdout, stderr)
+	}
+	f.url = bustest.NewServer(t, "").Connect().Conn().ConnectedUrl()
+	if _, _, err := f.typed("status"); app.ExitCode(err) != 1 || !strings.Contains(err.Error(), "stream init") {
+		t.Errorf("without streams: %v", err)
+	}
+}

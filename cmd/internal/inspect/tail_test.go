@@ -48,15 +48,18 @@ func TestTailPrintsSelectedEvents(t *testing.T) {
 	tensors := schema.NewBuilder(schema.KindTensor)
 	thread = tensors.Thread(schema.Thread{Process: tensors.Process(schema.Process{PID: 7, Comm: "python3"}), TID: 8})
 	for i, op := range []schema.Op{schema.OpBlockAlloc, schema.OpBlockFree} {
+		report := tensors.Call(schema.CallRef{Op: op,
+			Symbol: "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"})
 		tensors.AddTensor(&schema.Tensor{Time: 500 + schema.KTime(i), Thread: thread, Ptr: 0x3000, Bytes: 2 << 20,
-			Call: tensors.Call(schema.CallRef{Op: op, Symbol: "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"})})
+			Call: report})
 	}
 	tensor := tensors.Encode(&header)
 
 	for line, want := range map[string][]string{
 		"--kind tensor": {
 			"22:13:20.000000  gpu-1  7 python3  c10::reportMemoryUsageToProfiler  block taken  2.00 MiB  at 0x3000",
-			"22:13:20.000000  gpu-1  7 python3  c10::reportMemoryUsageToProfiler  block given back  2.00 MiB  at 0x3000",
+			"22:13:20.000000  gpu-1  7 python3  c10::reportMemoryUsageToProfiler  block given back  "+
+				"2.00 MiB  at 0x3000",
 		},
 		"--user ann --kind memory": {
 			"22:13:20.000000  gpu-1  7 python3  cuMemAlloc_v2  device  70.00 MiB  at 0x1000  GPU-a0b1c2d3  5µs",

@@ -46,7 +46,8 @@ func TestUnknownIsNotZero(t *testing.T) {
 		stdout, _, err := f.typed("describe", "process", name, "--timeout", "1s")
 		if app.ExitCode(err) != 4 || !strings.Contains(stdout, ", state unknown   since") ||
 			!strings.Contains(stdout, "\n  memory unknown: gputap-leak did not answer about this process\n") ||
-			!strings.Contains(stdout, "\n  copies and waits unknown: gputap-bandwidth did not answer about this process\n") ||
+			!strings.Contains(stdout, "\n  copies and waits unknown: gputap-bandwidth did not answer about "+
+				"this process\n") ||
 			strings.Contains(stdout, "0 B") || !strings.Contains(stdout, " launches of ") ||
 			strings.Contains(stdout, "needs the features") {
 			t.Errorf("hung %t: describe: %v\n%s", hung, err, stdout)
