@@ -47,7 +47,8 @@ func TestSimulateCommand(t *testing.T) {
 		t.Errorf("printed %q, %v", out, err)
 	}
 	if out, err := typed(t, "simulate", "--nats.url", url, "--hosts", "9", "--jobs", "1", "--slow-rank", "30%",
-		"--lose", "20%", "--duration", "300ms", "--batch-age", "50ms"); err != nil || !strings.Contains(out, "9 hosts") {
+		"--lose", "20%", "--duration", "300ms",
+		"--batch-age", "50ms"); err != nil || !strings.Contains(out, "9 hosts") {
 		t.Errorf("jobs: printed %q, %v", out, err)
 	}
 	for want, args := range map[string][]string{

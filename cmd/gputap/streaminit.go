@@ -121,6 +121,7 @@ func (b *busCommand) init(ctx context.Context, js jetstream.JetStream, o bus.Str
 			status = "nothing to change: NATS reserves"
 		}
 		writeLine(w, "%s %s for events, which it keeps for %s in %s (generation %d)", status,
-			app.Bytes(uint64(has.MaxBytes)), has.MaxAge, app.Plural(uint64(has.Shards), "shard", "shards"), plan.Topology.Generation)
+			app.Bytes(uint64(has.MaxBytes)), has.MaxAge, app.Plural(uint64(has.Shards), "shard", "shards"),
+			plan.Topology.Generation)
 	})
 }

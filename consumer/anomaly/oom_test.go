@@ -200,7 +200,7 @@ func TestOutOfMemoryNamesTheHolders(t *testing.T) {
 			"(pid 41) 40 GiB, middle (pid 44) 20 GiB, small (pid 40) 2 GiB. Free memory on that GPU, or request less."},
 		{"it ended", 50 * gib, true, true, false, ends + "50 GiB of GPU-1 itself; the largest other holders were " +
 			"large (pid 41) 40 GiB, middle (pid 44) 20 GiB, small (pid 40) 2 GiB. " +
-				"Free memory on that GPU, or request less."},
+			"Free memory on that GPU, or request less."},
 		{"it ended and held all", 50 * gib, false, true, false, ends + "50 GiB of GPU-1 itself; no other process was " +
 			"known to hold memory there. Request less."},
 		{"it ended and held all, with PyTorch", 50 * gib, false, true, true, ends + "50 GiB of GPU-1 itself; no " +

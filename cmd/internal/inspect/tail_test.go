@@ -58,7 +58,7 @@ func TestTailPrintsSelectedEvents(t *testing.T) {
 	for line, want := range map[string][]string{
 		"--kind tensor": {
 			"22:13:20.000000  gpu-1  7 python3  c10::reportMemoryUsageToProfiler  block taken  2.00 MiB  at 0x3000",
-			"22:13:20.000000  gpu-1  7 python3  c10::reportMemoryUsageToProfiler  block given back  "+
+			"22:13:20.000000  gpu-1  7 python3  c10::reportMemoryUsageToProfiler  block given back  " +
 				"2.00 MiB  at 0x3000",
 		},
 		"--user ann --kind memory": {
