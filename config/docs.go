@@ -59,8 +59,8 @@ var docs = map[string]string{
 		"divided when one instance reads more than four shards",
 	"consumer.display_interval": "time between two reports on standard output (0: no reports)",
 
-	"leak.window": "length of the windows of verdicts; a leak is suspect after 30 of them, so use more than a " +
-		"thirtieth of the longest time that a model or a cache takes to load",
+	"leak.window": "length of the windows of verdicts, at least 1s; a leak is suspect after 30 of them, so use more " +
+		"than a thirtieth of the longest time that a model or a cache takes to load",
 	"leak.keep_ended": "time for which reports keep an ended process (0: always)",
 	"leak.mode": "mode of both rules: off, observe (alerts have severity info), alert, or default (each rule " +
 		"its own)",

@@ -77,7 +77,7 @@ selected, or a signal ended the replay; 5 NATS is unreachable.`,
 	c.out = addOutput(cmd, "table")
 	flags.IntVar(&c.rows, "rows", 20, "number of allocations in the report, largest first")
 	flags.DurationVar(&c.window, "leak-window", config.DefaultRunCommand().Leak.Window,
-		"length of the windows from which leak judges; gputap-leak uses 1m")
+		"length of the windows from which leak judges, at least 1s; gputap-leak uses 1m")
 	flags.StringVar(&c.to, "to", "", "URL of the NATS server to publish to, instead of the consumers of this process")
 	c.addFlags(cmd, "replay")
 	flags.StringVar(&c.since, "since", "", "without FILE: replay what NATS stored at this time or later")

@@ -58,8 +58,8 @@ Exit status: 0 all batches are acked; 1 an error; 2 wrong flags; 4 batches are n
 		"recording to replay: batches, each after its length, plain or gzip (default: a PyTorch run)")
 	flags.DurationVar(&c.BatchAge, "batch-age", time.Second, "largest time span of a batch; producers use 50ms")
 	flags.DurationVar(&c.Drain, "drain", 10*time.Second, "time for the last batches to be acked")
-	flags.Float64Var(&c.Lose, "lose", 0,
-		"fraction of the batches that is not published and is reported as lost, from 0 to below 1")
+	flags.Var((*share)(&c.Lose), "lose",
+		"share of the batches that is not published and is reported as lost, such as 0.2 or 20%")
 	flags.BoolVar(&c.Restart, "restart", false, "restart the producer of each host when the recording starts again")
 	flags.IntVar(&c.Jobs, "jobs", 0, "number of jobs of 8 ranks, each rank on one of the first hosts")
 	flags.Var((*percentage)(&c.SlowRank), "slow-rank",
@@ -107,8 +107,6 @@ func (c *simulation) check() error {
 		return fmt.Errorf("--events-per-second %g: use more than 0", c.Rate)
 	case c.BatchAge < time.Millisecond:
 		return fmt.Errorf("--batch-age %s: use at least 1ms", c.BatchAge)
-	case c.Lose < 0 || c.Lose >= 1:
-		return fmt.Errorf("--lose %g: use 0 or more, and less than 1", c.Lose)
 	case c.Cluster == "":
 		return errors.New("--cluster: empty; set the name of the cluster")
 	case c.Resume && c.LogPath == "":
@@ -146,6 +144,26 @@ func (p *percentage) Set(text string) error {
 		return fmt.Errorf("%q is no percentage; use 0%% to 1000%%", text)
 	}
 	*p = percentage(v / 100)
+	return nil
+}
+
+// share is a flag such as 0.2 or 20%, stored as 0.2.
+type share float64
+
+func (s *share) String() string { return strconv.FormatFloat(float64(*s), 'g', 4, 64) }
+
+func (s *share) Type() string { return "share" }
+
+func (s *share) Set(text string) error {
+	number, percent := strings.CutSuffix(text, "%")
+	v, err := strconv.ParseFloat(number, 64)
+	if percent {
+		v /= 100
+	}
+	if err != nil || !(v >= 0 && v < 1) {
+		return fmt.Errorf("%q: expected a share such as 0.2, or 20%%; use 0 or more, and less than 1", text)
+	}
+	*s = share(v)
 	return nil
 }
 

@@ -47,12 +47,14 @@ func TestSimulateCommand(t *testing.T) {
 		t.Errorf("printed %q, %v", out, err)
 	}
 	if out, err := typed(t, "simulate", "--nats.url", url, "--hosts", "9", "--jobs", "1", "--slow-rank", "30%",
-		"--duration", "300ms", "--batch-age", "50ms"); err != nil || !strings.Contains(out, "9 hosts") {
+		"--lose", "20%", "--duration", "300ms",
+		"--batch-age", "50ms"); err != nil || !strings.Contains(out, "9 hosts") {
 		t.Errorf("jobs: printed %q, %v", out, err)
 	}
 	for want, args := range map[string][]string{
-		"--nats.url":          {"simulate", "--nats.url", ""},
-		"--lose":              {"simulate", "--nats.url", url, "--lose", "1"},
+		"--nats.url": {"simulate", "--nats.url", ""},
+		"--lose":     {"simulate", "--nats.url", url, "--lose", "1"},
+		`"much": expected a share such as 0.2, or 20%`: {"simulate", "--nats.url", url, "--lose", "much"},
 		"--hosts":             {"simulate", "--nats.url", url, "--hosts", "0"},
 		"--connections":       {"simulate", "--nats.url", url, "--connections", "0"},
 		"--events-per-second": {"simulate", "--nats.url", url, "--events-per-second", "NaN"},

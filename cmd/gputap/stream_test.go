@@ -89,7 +89,7 @@ func TestStreamInit(t *testing.T) {
 		t.Errorf("a dry run created %v, %v", own, err)
 	}
 	contains(t, stream("init", "--shards", "4", "--max-bytes", "64MiB"), "streams are ready", "4 shards (generation 1)")
-	contains(t, stream("init"), "nothing to change: NATS has 64.00 MiB", "4 shards")
+	contains(t, stream("init"), "nothing to change: NATS reserves 64.00 MiB", "4 shards")
 	contains(t, stream("init", "--max-age", "48h", "--dry-run"), "change",
 		"16 MiB, 24h0m0s, 1 copy → 16 MiB, 48h0m0s, 1 copy")
 	var answer initJSON

@@ -113,14 +113,15 @@ func (b *busCommand) init(ctx context.Context, js jetstream.JetStream, o bus.Str
 			}
 			table.Write(w)
 		}
-		status := "streams are ready: NATS has"
+		status := "streams are ready: NATS reserves"
 		switch {
 		case dryRun:
-			status = "dry run, nothing was changed; NATS would have"
+			status = "dry run, nothing was changed; NATS would reserve"
 		case len(plan.Steps) == 0:
-			status = "nothing to change: NATS has"
+			status = "nothing to change: NATS reserves"
 		}
-		writeLine(w, "%s %s of events, kept for %s in %s (generation %d)", status, app.Bytes(uint64(has.MaxBytes)),
-			has.MaxAge, app.Plural(uint64(has.Shards), "shard", "shards"), plan.Topology.Generation)
+		writeLine(w, "%s %s for events, which it keeps for %s in %s (generation %d)", status,
+			app.Bytes(uint64(has.MaxBytes)), has.MaxAge, app.Plural(uint64(has.Shards), "shard", "shards"),
+			plan.Topology.Generation)
 	})
 }

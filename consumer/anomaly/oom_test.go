@@ -197,16 +197,17 @@ func TestOutOfMemoryNamesTheHolders(t *testing.T) {
 		want     string
 	}{
 		{"it runs on", gib, true, false, false, held + "1 GiB of GPU-1 itself; the largest other holders were large " +
-			"(pid 41) 40 GiB, middle (pid 44) 20 GiB, small (pid 40) 2 GiB. Free memory there or request less."},
+			"(pid 41) 40 GiB, middle (pid 44) 20 GiB, small (pid 40) 2 GiB. Free memory on that GPU, or request less."},
 		{"it ended", 50 * gib, true, true, false, ends + "50 GiB of GPU-1 itself; the largest other holders were " +
-			"large (pid 41) 40 GiB, middle (pid 44) 20 GiB, small (pid 40) 2 GiB. Free memory there or request less."},
+			"large (pid 41) 40 GiB, middle (pid 44) 20 GiB, small (pid 40) 2 GiB. " +
+			"Free memory on that GPU, or request less."},
 		{"it ended and held all", 50 * gib, false, true, false, ends + "50 GiB of GPU-1 itself; no other process was " +
 			"known to hold memory there. Request less."},
 		{"it ended and held all, with PyTorch", 50 * gib, false, true, true, ends + "50 GiB of GPU-1 itself; no " +
 			"other process was known to hold memory there. Out of memory by use: PyTorch had 40 GiB " +
 			"allocated and 48 GiB reserved, so 8 GiB cached, less than the 30 GiB requested. Request less."},
 		{"it ended and held nothing", 0, false, true, false, ends + "no allocation of 1 MiB or more of GPU-1 itself; " +
-			"the report of gputap-leak has the processes that hold the GPU. Free memory there or request less."},
+			"the report of gputap-leak has the processes that hold the GPU. Free memory on that GPU, or request less."},
 	} {
 		for _, disturb := range []bool{false, true} {
 			w := newWorld(t, everything)

@@ -64,9 +64,9 @@ func TestOutOfMemoryIsToldApart(t *testing.T) {
 			w.torch(p, 9, [2]uint64{10, 76})
 			p.GPU = &of
 			w.fail(p, 20*gib, 10)
-		}, "Free memory there or request less."},
+		}, "Free memory on that GPU, or request less."},
 		{"without PyTorch", func(w *world, p *consumertest.Process) { w.fail(p, 20*gib, 10) },
-			"Free memory there or request less."},
+			"Free memory on that GPU, or request less."},
 	} {
 		for _, disturb := range []bool{false, true} {
 			w := newWorld(t, everything)

@@ -104,21 +104,21 @@ func (t *Tracker) describeGrowth(p *proc, v *Verdict, level alarm) alert.Alert {
 	a.Since, a.GPU, a.Bytes, a.Evidence = v.Since, v.GPU, v.SuspectBytes, v.Evidence
 	a.Value, a.Baseline = float64(v.GrowthBytes), float64(limit(total))
 	a.Score = ratio(v.GrowthBytes, limit(total))
-	full, group := "", ""
+	full, group, before := "", "", " before the GPU is full"
 	switch {
 	case v.Full:
-		full = " The GPU is full."
+		full, before = " The GPU is full.", ""
 	case v.FullIn > 0:
 		full = fmt.Sprintf(" At this rate the GPU is full in %s.",
-			strings.TrimSuffix(v.FullIn.Round(time.Minute).String(), "0s"))
+			strings.TrimSuffix(max(time.Minute, v.FullIn.Round(time.Minute)).String(), "0s"))
 	}
 	if len(v.Groups) > 0 {
 		g := &v.Groups[0]
 		a.TID, a.ThreadComm = g.TID, g.Thread
 		group = " The largest group: " + g.String() + "."
 	}
-	a.Message = fmt.Sprintf("%s (pid %d) on %s leaks memory of %s: %s.%s%s Restart the process before the GPU is "+
-		"full, and find out what keeps that memory.", a.Comm, a.PID, a.Host, cmp.Or(v.GPU, "a GPU"), v.Why, full, group)
+	a.Message = fmt.Sprintf("%s (pid %d) on %s leaks memory of %s: %s.%s%s Restart the process%s, and find out "+
+		"what keeps that memory.", a.Comm, a.PID, a.Host, cmp.Or(v.GPU, "a GPU"), v.Why, full, group, before)
 	return a
 }
 

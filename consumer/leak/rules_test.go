@@ -151,6 +151,22 @@ func TestLeakGrowthNamesTheNumbers(t *testing.T) {
 	}
 }
 
+// TestGrowthOnAFullGPU: the alert asks for no restart before the GPU is full.
+func TestGrowthOnAFullGPU(t *testing.T) {
+	t.Parallel()
+	s, raised := alerting(t, Rules{})
+	s.p.GPU = &schema.GPU{UUID: "GPU-0", Bytes: 512 * mib}
+	s.until(40*time.Minute, func() { s.alloc(9, 16*mib); s.sleep(30 * time.Second) })
+	if len(*raised) != 1 {
+		t.Fatalf("got %q, want one alert", texts(*raised))
+	}
+	message := (*raised)[0].Message
+	if !strings.Contains(message, " The GPU is full. ") ||
+		!strings.HasSuffix(message, " Restart the process, and find out what keeps that memory.") {
+		t.Error(message)
+	}
+}
+
 // checkEvidence checks that the first batch of an alert has an event of the window in which the growth began, or is the
 // first after it, and that the last one is the last before the alert.
 func (s *simulation) checkEvidence(t *testing.T, a *alert.Alert) {

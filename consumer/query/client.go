@@ -36,26 +36,27 @@ var ErrNoTopology = errors.New("NATS has no gputap topology; run gputap stream i
 // ErrDisconnected means that the connection to NATS is lost, and the library tries to connect again.
 var ErrDisconnected = errors.New("the connection to NATS is lost: start the server again, or check the network")
 
-// Topology reads which shards there are. It makes one direct get as a plain request, because the JetStream client would
-// need more permissions.
-func (c *Client) Topology(ctx context.Context) (t schema.Topology, err error) {
+// Topology reads which shards there are, and when that was stored. It makes one direct get as a plain request, because
+// the JetStream client would need more permissions.
+func (c *Client) Topology(ctx context.Context) (t schema.Topology, stored time.Time, err error) {
 	subject := jetstream.DefaultAPIPrefix + "DIRECT.GET." + schema.BucketStream(schema.MetaBucket) + "." +
 		schema.KeySubject(schema.MetaBucket, schema.TopologyKey)
 	m, err := c.nc.RequestWithContext(ctx, subject, nil)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return t, ErrNoTopology
+		return t, stored, ErrNoTopology
 	case errors.Is(err, nats.ErrReconnectBufExceeded): // how the library says so when it buffers nothing
-		return t, ErrDisconnected
+		return t, stored, ErrDisconnected
 	case err != nil:
-		return t, fmt.Errorf("read the topology: %w", err)
+		return t, stored, fmt.Errorf("read the topology: %w", err)
 	case m.Header.Get("Status") != "" || m.Header.Get("KV-Operation") != "":
-		return t, ErrNoTopology
+		return t, stored, ErrNoTopology
 	}
 	if t, err = schema.ParseTopology(m.Data); err != nil {
-		return t, fmt.Errorf("read the topology: %w", err)
+		return t, stored, fmt.Errorf("read the topology: %w", err)
 	}
-	return t, nil
+	stored, _ = time.Parse(time.RFC3339Nano, m.Header.Get("Nats-Time-Stamp")) // zero: unknown
+	return t, stored, nil
 }
 
 // Answer is the replies of the shards of one fold.

@@ -258,7 +258,7 @@ func TestTopologyIsRead(t *testing.T) {
 	t.Parallel()
 	js := bustest.Connect(t)
 	c := NewClient(js.Conn())
-	if _, err := c.Topology(t.Context()); !errors.Is(err, ErrNoTopology) {
+	if _, _, err := c.Topology(t.Context()); !errors.Is(err, ErrNoTopology) {
 		t.Errorf("without streams: %v", err)
 	}
 }
@@ -316,7 +316,7 @@ func TestQuestionWhileDisconnected(t *testing.T) {
 			// A request that the server received just before it stopped has no reply, ever.
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			_, err := c.Topology(ctx)
+			_, _, err := c.Topology(ctx)
 			return errors.Is(err, want)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 func (s *Snapshot) addCopies(q *bandwidth.Process) {
 	p := s.process(&q.Info)
+	p.told.copies = true
 	p.calls(q.Calls)
 	for _, c := range q.Copies {
 		sums := copyOf(&c)

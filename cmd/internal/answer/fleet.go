@@ -50,10 +50,26 @@ type Reach struct {
 
 	reasons []string
 	absent  string // the fold that must run, if no instance runs it
+	moving  int    // generation to which the shards are moving; 0: they are not
 }
 
-func newReach(shards int) Reach {
-	return Reach{Shards: shards, Answered: shards, Missing: []int{}, NotRunning: []string{}}
+func newReach(t *topology) Reach {
+	r := Reach{Shards: t.Shards, Answered: t.Shards, Missing: []int{}, NotRunning: []string{}}
+	if len(t.Previous) > 0 && time.Since(t.stored) < movingFor {
+		r.moving = t.Generation
+	}
+	return r
+}
+
+// movingFor is how long consumers may need to claim the shards of a new generation.
+const movingFor = 30 * time.Second
+
+// MovingText says that shards lack an answer because their number was changed a moment ago; "": another cause.
+func (r *Reach) MovingText() string {
+	if r.moving == 0 || len(r.Missing) == 0 && len(r.NotRunning) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the shards are moving to generation %d; ask again in some seconds", r.moving)
 }
 
 // Incomplete returns which shards are missing and why, or nil.
@@ -61,10 +77,17 @@ func (r *Reach) Incomplete() error {
 	if len(r.Missing) == 0 {
 		return nil
 	}
-	if r.Answered == 0 && r.absent != "" && len(r.reasons) == 1 {
+	moving := r.MovingText()
+	switch {
+	case r.Answered == 0 && r.absent != "" && len(r.reasons) == 1 && moving != "":
+		return errors.New(moving)
+	case r.Answered == 0 && r.absent != "" && len(r.reasons) == 1:
 		return fmt.Errorf("no instance of gputap-%s answers; start one", r.absent)
 	}
-	return fmt.Errorf("%d of %d shards answered; %s", r.Answered, r.Shards, r.MissingText())
+	if moving != "" {
+		moving = "; " + moving
+	}
+	return fmt.Errorf("%d of %d shards answered; %s%s", r.Answered, r.Shards, r.MissingText(), moving)
 }
 
 // MissingText names the shards that are missing, and why they are.
@@ -106,26 +129,33 @@ type asked struct {
 	query.Question
 }
 
+// topology is the shards that were asked.
+type topology struct {
+	schema.Topology
+	stored time.Time // when NATS stored it; zero: unknown
+}
+
 // askEach asks all questions at the same time, each all shards of the newest generation. A fold that does not answer
 // so costs no other fold its time.
 func (f *Fleet) askEach(ctx context.Context, questions []asked) (
-	answers []*query.Answer, topology schema.Topology, err error,
+	answers []*query.Answer, shards *topology, err error,
 ) {
-	if topology, err = f.client.Topology(ctx); err != nil {
-		return nil, topology, err
+	shards = &topology{}
+	if shards.Topology, shards.stored, err = f.client.Topology(ctx); err != nil {
+		return nil, nil, err
 	}
 	answers, errs := make([]*query.Answer, len(questions)), make([]error, len(questions))
 	var group sync.WaitGroup
 	for i, q := range questions {
-		group.Go(func() { answers[i], errs[i] = f.client.Ask(ctx, q.fold, topology.Numbers(), q.Question) })
+		group.Go(func() { answers[i], errs[i] = f.client.Ask(ctx, q.fold, shards.Numbers(), q.Question) })
 	}
 	group.Wait()
-	return answers, topology, errors.Join(errs...)
+	return answers, shards, errors.Join(errs...)
 }
 
 // reachOf returns which shards answered. The fold of the first answer is the one that must run.
-func reachOf(shards int, answers ...*query.Answer) Reach {
-	r := newReach(shards)
+func reachOf(t *topology, answers ...*query.Answer) Reach {
+	r := newReach(t)
 	for _, a := range answers {
 		r.add(a, a.Fold == answers[0].Fold)
 	}
@@ -140,11 +170,11 @@ func (f *Fleet) ask(ctx context.Context, q query.Question, folds ...string) (
 	for _, fold := range folds {
 		questions = append(questions, asked{fold, q})
 	}
-	answers, topology, err := f.askEach(ctx, questions)
+	answers, shards, err := f.askEach(ctx, questions)
 	if err != nil {
 		return nil, r, err
 	}
-	return answers, reachOf(topology.Shards, answers...), nil
+	return answers, reachOf(shards, answers...), nil
 }
 
 // rows asks one fold and decodes its rows.

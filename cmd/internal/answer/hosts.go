@@ -80,7 +80,7 @@ func (s *Snapshot) addHost(row *hostRow) {
 	}
 	host.addLost(h)
 	for _, g := range beat.GPUs {
-		host.GPUs = append(host.GPUs, HostGPU{g.UUID, g.Ordinal, g.Name, g.Bus})
+		host.GPUs = append(host.GPUs, HostGPU{g.UUID, new(g.Ordinal), g.Name, g.Bus})
 	}
 	for _, l := range beat.Libraries {
 		host.Libraries = append(host.Libraries,

@@ -16,6 +16,7 @@ import (
 
 func (s *Snapshot) addLaunches(q *launch.Process) {
 	p := s.process(&q.Info)
+	p.told.launches = true
 	p.calls(q.Calls)
 	p.GraphLaunches, p.GraphLaunchesPartial, p.HostFuncs = q.GraphLaunches, q.GraphLaunchesPartial, q.HostFuncs
 	p.Recorded += q.Recorded

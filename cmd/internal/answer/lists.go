@@ -33,7 +33,7 @@ func (f *Fleet) processes(ctx context.Context, q query.Question, other ...asked)
 			of("leak", whatTensors), of("leak", whatHosts))
 	}
 	own := len(questions)
-	answers, topology, err := f.askEach(ctx, append(questions, other...))
+	answers, shards, err := f.askEach(ctx, append(questions, other...))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -45,14 +45,14 @@ func (f *Fleet) processes(ctx context.Context, q query.Question, other ...asked)
 	}
 	for i, a := range answers[:own] {
 		if questions[i].What == whatProcesses {
-			markUnknown(s.Processes, topology, a)
+			markUnknown(s.Processes, shards, a, &questions[i].Question)
 		}
 	}
 	total := answers[0].Total()
 	if q.Limit == 0 {
 		total = len(s.Processes) // some have launches and no memory
 	}
-	list = &List[*Process]{Time: s.Time, Reach: reachOf(topology.Shards, answers...), Total: total, Items: s.Processes}
+	list = &List[*Process]{Time: s.Time, Reach: reachOf(shards, answers...), Total: total, Items: s.Processes}
 	return list, answers[len(answers)-1], nil
 }
 

@@ -37,6 +37,7 @@ func (s *Snapshot) addMemory(report leak.Report, heard map[snapshot.HostID]time.
 func (s *Snapshot) addProcess(q *memoryRow) {
 	p := s.process(&q.Info)
 	p.memory(&q.Process)
+	p.told.memory = true
 	p.Heard = known(q.Heard)
 	p.silent = p.Heard != nil && s.Time.Sub(*p.Heard) > silentAfter
 }
@@ -98,7 +99,7 @@ type Verdict struct {
 	SuspectBytes      uint64     `json:"suspect_bytes"`
 	SlopeBytesPerHour uint64     `json:"slope_bytes_per_hour"`
 	Since             *time.Time `json:"since"`           // when growth began; null: there is none
-	FullInSeconds     *float64   `json:"full_in_seconds"` // null: unknown, or no growth
+	FullInSeconds     *float64   `json:"full_in_seconds"` // 0: it is full; null: unknown, or no growth
 	Why               string     `json:"why"`
 	Groups            []Group    `json:"groups"`
 	PeakBytes         uint64     `json:"peak_bytes"`
@@ -121,7 +122,7 @@ func verdictOf(v *leak.Verdict, q *leak.Process) Verdict {
 		GPU: cmp.Or(v.GPU, unknown), State: v.State.String(), SuspectBytes: v.SuspectBytes,
 		SlopeBytesPerHour: v.SlopeBytesPerHour, Since: known(v.Since), Why: v.Why, Groups: []Group{},
 	}
-	if v.FullIn > 0 {
+	if v.FullIn > 0 || v.Full {
 		seconds := v.FullIn.Seconds()
 		out.FullInSeconds = &seconds
 	}
@@ -145,7 +146,7 @@ func writeVerdicts(out io.Writer, p *Process) {
 		if v.State == trend.Warming.String() {
 			continue
 		}
-		fmt.Fprintf(out, "  %.12s %s: %s%s\n", v.GPU, v.State, v.Why, v.FullText())
+		fmt.Fprintf(out, "  %s %s: %s%s\n", v.GPUText(), v.State, v.Why, v.FullText())
 		for _, g := range v.Groups {
 			fmt.Fprintf(out, "    %s in %s of %s and more (%s), thread %d %s, oldest %s\n", app.Bytes(g.Bytes),
 				allocations(g.Allocations), app.Bytes(g.SizeClass), g.Class, g.TID, g.Thread,
@@ -154,12 +155,18 @@ func writeVerdicts(out io.Writer, p *Process) {
 	}
 }
 
+// GPUText is the beginning of the UUID.
+func (v *Verdict) GPUText() string { return gpuName(v.GPU) }
+
 // FullText says when the GPU is full at the rate of the verdict, "" if that is not known.
 func (v *Verdict) FullText() string {
-	if v.FullInSeconds == nil {
+	switch {
+	case v.FullInSeconds == nil:
 		return ""
+	case *v.FullInSeconds == 0:
+		return "; the GPU is full"
 	}
-	full := time.Duration(*v.FullInSeconds * float64(time.Second)).Round(time.Minute)
+	full := max(time.Minute, time.Duration(*v.FullInSeconds*float64(time.Second)).Round(time.Minute))
 	return "; the GPU is full in " + strings.TrimSuffix(full.String(), "0s")
 }
 

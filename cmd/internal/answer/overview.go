@@ -92,10 +92,11 @@ func (f *Fleet) Overview(ctx context.Context, filter query.Filter) (*Overview, e
 }
 
 func (f *Fleet) overviewAt(ctx context.Context, filter query.Filter, now time.Time) (*Overview, error) {
-	answers, topology, err := f.askEach(ctx, []asked{
-		{"leak", query.Question{What: whatProcesses, Filter: filter}},
-		{"launch", query.Question{What: whatProcesses, Filter: filter}},
-		{"bandwidth", query.Question{What: whatProcesses, Filter: filter}},
+	processes := query.Question{What: whatProcesses, Filter: filter}
+	answers, shards, err := f.askEach(ctx, []asked{
+		{"leak", processes},
+		{"launch", processes},
+		{"bandwidth", processes},
 		{"leak", query.Question{What: whatHosts, Filter: filter}},
 		{"anomaly", query.Question{What: whatFiring, Filter: filter}}, // alerts come last
 		{"leak", query.Question{What: whatFiring, Filter: filter}},
@@ -103,16 +104,18 @@ func (f *Fleet) overviewAt(ctx context.Context, filter query.Filter, now time.Ti
 	if err != nil {
 		return nil, err
 	}
-	o := &Overview{Time: now.UTC(), Reach: reachOf(topology.Shards, answers...)}
+	o := &Overview{Time: now.UTC(), Reach: reachOf(shards, answers...)}
 	slices.Sort(o.NotRunning)
 	if err := o.join(answers); err != nil {
 		return nil, err
 	}
 	silent := func(a *query.Answer) bool { return len(a.Replies) == 0 }
 	o.NoMemory, o.NoAlerts = silent(answers[0]), slices.ContainsFunc(answers[4:], silent)
+	list := make([]*Process, 0, len(o.Processes))
 	for _, a := range o.Processes {
-		markUnknown([]*Process{a.Process}, topology, answers[0])
+		list = append(list, a.Process)
 	}
+	markUnknown(list, shards, answers[0], &processes)
 	return o, nil
 }
 

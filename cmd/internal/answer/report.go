@@ -229,6 +229,14 @@ func gpuText(uuid string, inferred bool) string {
 	return fmt.Sprintf("%.12s", uuid)
 }
 
+// gpuName returns the beginning of the UUID in an answer.
+func gpuName(uuid string) string {
+	if uuid == unknown {
+		return gpuText("", false)
+	}
+	return gpuText(uuid, false)
+}
+
 func writeLaunches(out io.Writer, p *Process) {
 	if p.lacks.launches {
 		writeUnknown(out, "launches", "gputap-launch")

@@ -75,8 +75,9 @@ type Process struct {
 	Largest              []Allocation       `json:"largest_allocations,omitempty"` // of gputap describe only
 
 	id       schema.ProcessID
-	silent   bool // its host is: the figures are old
-	lacks    lacks
+	silent   bool    // its host is: the figures are old
+	told     figures // by folds that answered about the process
+	lacks    figures // that are unknown: their folds did not answer about the process
 	features features
 }
 
@@ -206,10 +207,10 @@ type Host struct {
 
 // HostGPU is one GPU of a host.
 type HostGPU struct {
-	UUID  string `json:"uuid"`
-	Minor uint32 `json:"minor"`
-	Name  string `json:"name"`
-	Bus   string `json:"bus"`
+	UUID  string  `json:"uuid"`
+	Minor *uint32 `json:"minor"` // null: unknown
+	Name  string  `json:"name"`
+	Bus   string  `json:"bus"`
 }
 
 // HostLibrary is one driver library on a host, with its numbers of probes.

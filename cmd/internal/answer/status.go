@@ -37,7 +37,12 @@ type HostHealth struct {
 	Known  int          `json:"known"`
 	Heard  int          `json:"heard"`  // in the last 30 s
 	Silent []SilentHost `json:"silent"` // the others, the one that was silent for longest first
+
+	missing []int // shards whose hosts are unknown
 }
+
+// Missing lists the shards of gputap-leak that did not answer: their hosts are unknown.
+func (h *HostHealth) Missing() []int { return h.missing }
 
 // SilentHost is a host that has sent nothing for 30 s.
 type SilentHost struct {
@@ -105,14 +110,14 @@ func (f *Fleet) statusAt(ctx context.Context, filter query.Filter, now time.Time
 	newest := query.Question{What: whatAlerts, Filter: filter, Limit: 1000}
 	questions = append(questions, asked{"leak", query.Question{What: whatHosts, Filter: filter}},
 		asked{"anomaly", newest}, asked{"leak", newest})
-	answers, topology, err := f.askEach(ctx, questions)
+	answers, shards, err := f.askEach(ctx, questions)
 	if err != nil {
 		return nil, err
 	}
 	s := &Status{Time: now.UTC(), Problems: []string{}}
 	health, others := answers[:len(statusFolds)], answers[len(statusFolds):]
 	for _, a := range health {
-		h, err := healthOf(a, topology.Shards)
+		h, err := healthOf(a, shards)
 		if err != nil {
 			return nil, err
 		}
@@ -126,7 +131,7 @@ func (f *Fleet) statusAt(ctx context.Context, filter query.Filter, now time.Time
 }
 
 // healthOf reads the answer of a fold to the question about its status.
-func healthOf(a *query.Answer, shards int) (h FoldHealth, err error) {
+func healthOf(a *query.Answer, shards *topology) (h FoldHealth, err error) {
 	h = FoldHealth{Fold: a.Fold, Reach: reachOf(shards, a), Lagging: []int{}}
 	list, err := query.Rows[statusRow](a)
 	if err != nil {
@@ -207,6 +212,16 @@ func (s *Status) addAlerts(answers []*query.Answer) error {
 	return nil
 }
 
+// MovingText says that shards lack an answer because their number was changed a moment ago; "": another cause.
+func (s *Status) MovingText() string {
+	for i := range s.Folds {
+		if text := s.Folds[i].MovingText(); text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
 // Running reports whether any instance runs the fold.
 func (h *FoldHealth) Running() bool { return len(h.NotRunning) == 0 }
 
@@ -230,6 +245,9 @@ func (s *Status) addHosts(a *query.Answer) error {
 		return err
 	}
 	s.Hosts = &HostHealth{Known: len(hosts), Silent: []SilentHost{}}
+	for _, m := range a.Missing {
+		s.Hosts.missing = append(s.Hosts.missing, m.Shard)
+	}
 	for i := range hosts {
 		h := &hosts[i]
 		if h.Heard != nil && s.Time.Sub(*h.Heard) <= silentAfter {
@@ -251,17 +269,21 @@ func (s *Status) addHosts(a *query.Answer) error {
 // judge lists the problems. It ignores losses and alerts, because they stay after their cause is gone.
 func (s *Status) judge() {
 	problem := func(format string, args ...any) { s.Problems = append(s.Problems, fmt.Sprintf(format, args...)) }
+	moving := s.MovingText()
+	if moving != "" {
+		problem("%s", moving)
+	}
 	switch h := s.Hosts; {
 	case h == nil: // gputap-leak, which knows the hosts, is the problem
 	case len(h.Silent) > 0:
 		problem("%d of %d hosts are silent", len(h.Silent), h.Known)
-	case h.Known == 0:
+	case h.Known == 0 && len(h.missing) == 0:
 		problem("no host was ever heard of")
 	}
 	for i := range s.Folds {
 		h := &s.Folds[i]
 		if !h.Running() {
-			if h.Fold == "leak" {
+			if h.Fold == "leak" && moving == "" {
 				problem("gputap-leak does not run")
 			}
 			continue

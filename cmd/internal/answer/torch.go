@@ -87,7 +87,7 @@ func tensorRows(f *tensor.Fold, q *query.Question) (iter.Seq[any], int) {
 func writeTorch(out io.Writer, p *Process) {
 	for _, uuid := range slices.Sorted(maps.Keys(p.Torch)) {
 		t := p.Torch[uuid]
-		fmt.Fprintf(out, "  torch %.12s: allocated %s, reserved %s (cached %s), %s\n", uuid,
+		fmt.Fprintf(out, "  torch %s: allocated %s, reserved %s (cached %s), %s\n", gpuName(uuid),
 			app.Bytes(t.AllocatedBytes), app.Bytes(t.ReservedBytes), app.Bytes(t.CachedBytes),
 			app.Plural(t.Blocks, "block", "blocks"))
 		if t.Verdict != trend.Warming.String() {
@@ -103,7 +103,7 @@ func writeBlocks(out io.Writer, p *Process, now time.Time) {
 		if len(t.LargestBlocks) == 0 {
 			continue
 		}
-		fmt.Fprintf(out, "  largest blocks of PyTorch on %.12s: %d of %d\n", uuid, len(t.LargestBlocks), t.Blocks)
+		fmt.Fprintf(out, "  largest blocks of PyTorch on %s: %d of %d\n", gpuName(uuid), len(t.LargestBlocks), t.Blocks)
 		for _, b := range t.LargestBlocks {
 			fmt.Fprintf(out, "    %-16s %11s  thread %d %s, %s old\n", b.Address, app.Bytes(b.Bytes), b.TID, b.Thread,
 				now.Sub(b.Since).Round(time.Second))

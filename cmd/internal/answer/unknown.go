@@ -8,29 +8,39 @@ import (
 	"slices"
 
 	"github.com/gputap/gputap/consumer/query"
-	"github.com/gputap/gputap/schema"
 )
 
-// lacks are the figures of a process that are unknown, because the shard of its fold did not answer.
-type lacks struct{ memory, launches, copies bool }
+// figures are the groups of figures of a process, by the fold that they come from.
+type figures struct{ memory, launches, copies bool }
 
-// markUnknown marks the processes of the shards that did not answer.
-func markUnknown(processes []*Process, t schema.Topology, a *query.Answer) {
-	missing := map[int]bool{}
+// of returns the group of a fold.
+func (f *figures) of(fold string) *bool {
+	switch fold {
+	case "leak":
+		return &f.memory
+	case "launch":
+		return &f.launches
+	}
+	return &f.copies
+}
+
+// markUnknown marks the processes about which a fold did not answer: their shard is missing, or the fold left some
+// processes out, because of a limit or because it knows them by an earlier name than the filter has. Without either, a
+// fold that does not know a process has seen no call of it.
+func markUnknown(processes []*Process, t *topology, a *query.Answer, q *query.Question) {
+	missing, told := map[int]bool{}, 0
 	for _, m := range a.Missing {
 		missing[m.Shard] = true
 	}
 	for _, p := range processes {
-		if !missing[t.Shard(p.Cluster, p.Host)] {
-			continue
+		if *p.told.of(a.Fold) {
+			told++
 		}
-		switch a.Fold {
-		case "leak":
-			p.lacks.memory = true
-		case "launch":
-			p.lacks.launches = true
-		case "bandwidth":
-			p.lacks.copies = true
+	}
+	selects := q.Comm != "" || told < a.Total()
+	for _, p := range processes {
+		if !*p.told.of(a.Fold) && (selects || missing[t.Shard(p.Cluster, p.Host)]) {
+			*p.lacks.of(a.Fold) = true
 		}
 	}
 }
@@ -55,7 +65,7 @@ func UnknownLast(a, b *Process) int {
 }
 
 // keys are those whose values are unknown.
-func (l lacks) keys(evidence string) (keys []string) {
+func (l figures) keys(evidence string) (keys []string) {
 	if l.memory {
 		keys = append(keys, "ended", "live_bytes", "live_allocations", "peak_bytes", "unfreed_at_exit_bytes",
 			"unfreed_at_exit_allocations", "host_memory", "gpus", "threads", "classes", "freed_with_context_bytes",
@@ -80,7 +90,7 @@ func (p *Process) MarshalJSON() ([]byte, error) {
 	var all bytes.Buffer
 	e := json.NewEncoder(&all)
 	e.SetEscapeHTML(false) // an encoder that wants it escapes the result
-	if err := e.Encode((*plain)(p)); err != nil || p.lacks == (lacks{}) {
+	if err := e.Encode((*plain)(p)); err != nil || p.lacks == (figures{}) {
 		return all.Bytes(), err
 	}
 	return withNulls(all.Bytes(), p.lacks.keys(p.Evidence))
@@ -115,7 +125,7 @@ func withNulls(object []byte, keys []string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// writeUnknown says that a program did not answer.
+// writeUnknown says that a program did not answer about the process.
 func writeUnknown(out io.Writer, figures, program string) {
-	fmt.Fprintf(out, "  %s unknown: %s did not answer\n", figures, program)
+	fmt.Fprintf(out, "  %s unknown: %s did not answer about this process\n", figures, program)
 }

@@ -36,7 +36,7 @@ func TestBytes(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[uint64]string{
 		0: "0 B", 1023: "1023 B", 1024: "1.00 KiB", 25_165_824: "24.00 MiB", 73_666_560: "70.25 MiB",
-		1 << 62: "4.00 EiB",
+		1 << 62: "4.00 EiB", 1<<30 - 4096: "1.00 GiB", 1<<30 - 16384: "1023.98 MiB",
 	} {
 		if got := Bytes(n); got != want {
 			t.Errorf("%d is %q, want %q", n, got, want)

@@ -16,7 +16,7 @@ func Bytes(n uint64) string {
 	unit := ""
 	for _, unit = range []string{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"} {
 		value /= 1024
-		if value < 1024 {
+		if value < 1023.995 { // else two decimals round to 1024.00
 			break
 		}
 	}

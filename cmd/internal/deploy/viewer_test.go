@@ -106,7 +106,7 @@ func asks(t *testing.T, nc *nats.Conn) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	c := query.NewClient(nc)
-	topology, err := c.Topology(ctx)
+	topology, _, err := c.Topology(ctx)
 	check(t, err)
 	a, err := c.Ask(ctx, "leak", topology.Numbers(), query.Question{What: "x"})
 	check(t, err)

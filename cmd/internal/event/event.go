@@ -24,6 +24,7 @@ type Event struct {
 	TID       uint32   `json:"tid"`
 	Comm      string   `json:"comm"` // of the process
 	Kind      string   `json:"kind"`
+	Op        string   `json:"op"` // docs/events.md
 	Symbol    string   `json:"symbol"`
 	Class     string   `json:"class,omitempty"` // of the memory; "" if the call does not tell it
 	Direction string   `json:"direction,omitempty"`
@@ -83,7 +84,7 @@ func (r *Reader) Of(b *schema.Batch, i int) Event {
 		e.Address = fmt.Sprintf("%#x", ptr)
 	}
 	c := &b.Calls[call]
-	e.Symbol, e.Direction = c.Symbol, c.Direction.String()
+	e.Op, e.Symbol, e.Direction = c.Op.String(), c.Symbol, c.Direction.String()
 	if !freesAny(c, e.Bytes) {
 		e.Class = c.Class.String()
 	}
@@ -99,8 +100,9 @@ func freesAny(c *schema.CallRef, bytes uint64) bool {
 // Line formats an event for a person.
 func (e *Event) Line() string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s  %s  %d %s  %s", e.Time.UTC().Format("15:04:05.000000"), e.Host, e.PID, e.Comm, e.Symbol)
-	for _, word := range []string{e.Class, e.Direction} {
+	fmt.Fprintf(&out, "%s  %s  %d %s  %s", e.Time.UTC().Format("15:04:05.000000"), e.Host, e.PID, e.Comm,
+		demangle.Filter(e.Symbol, demangle.NoParams, demangle.MaxLength(10)))
+	for _, word := range []string{opTexts[e.Op], e.Class, e.Direction} {
 		if word != "" {
 			out.WriteString("  " + word)
 		}
@@ -129,6 +131,11 @@ func (e *Event) Line() string {
 		}
 		return r
 	}, out.String())
+}
+
+// opTexts are the ops that the symbol does not tell.
+var opTexts = map[string]string{
+	schema.OpBlockAlloc.String(): "block taken", schema.OpBlockFree.String(): "block given back",
 }
 
 // Kinds are the kinds that have events.

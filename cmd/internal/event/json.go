@@ -19,6 +19,7 @@ func (e *Event) AppendJSON(out []byte) []byte {
 	out = strconv.AppendUint(append(out, `,"tid":`...), uint64(e.TID), 10)
 	out = appendText(append(out, `,"comm":`...), e.Comm)
 	out = appendText(append(out, `,"kind":`...), e.Kind)
+	out = appendText(append(out, `,"op":`...), e.Op)
 	out = appendText(append(out, `,"symbol":`...), e.Symbol)
 	if e.Class != "" {
 		out = appendText(append(out, `,"class":`...), e.Class)

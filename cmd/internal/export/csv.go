@@ -45,6 +45,7 @@ var csvColumns = []csvColumn{
 	{"pid", nil, func(e *event.Event) string { return number(uint64(e.PID)) }},
 	{"tid", nil, func(e *event.Event) string { return number(uint64(e.TID)) }},
 	{"comm", nil, func(e *event.Event) string { return e.Comm }},
+	{"op", nil, func(e *event.Event) string { return e.Op }},
 	{"symbol", nil, func(e *event.Event) string { return e.Symbol }},
 	{"class", []schema.Kind{schema.KindMemory}, func(e *event.Event) string { return e.Class }},
 	{"direction", []schema.Kind{schema.KindCopy}, func(e *event.Event) string { return e.Direction }},

@@ -27,7 +27,8 @@ type question struct {
 	cmd     *cobra.Command
 	readBus func() (config.NATS, error)
 	timeout time.Duration
-	pid     int // of a gputap run; 0: the newest
+	pid     int  // of a gputap run; 0: the newest
+	told    bool // that there are several runs
 	query.Filter
 }
 

@@ -29,7 +29,7 @@ func (q *question) connect(ctx context.Context) (*nats.Conn, error) {
 		if err := config.CheckVariables(); err != nil {
 			return nil, app.Usage(err)
 		}
-		return connectLocal(q.pid, q.timeout)
+		return q.connectLocal()
 	}
 	if q.pid != 0 {
 		return nil, app.Usage(errors.New("--pid and --nats.url: set only one"))
@@ -50,8 +50,8 @@ func connectTimes(timeout time.Duration, servers int) (all, each time.Duration) 
 }
 
 // connectLocal connects through the socket of a gputap run. It does not reconnect.
-func connectLocal(pid int, timeout time.Duration) (*nats.Conn, error) {
-	path, err := local.Find(pid)
+func (q *question) connectLocal() (*nats.Conn, error) {
+	run, err := local.Find(q.pid)
 	if errors.Is(err, local.ErrNone) {
 		return nil, app.Unreachable(fmt.Errorf("find consumers to ask: %w; start gputap run, or name the bus of a "+
 			"fleet with --nats.url nats://host:4222", err))
@@ -59,13 +59,24 @@ func connectLocal(pid int, timeout time.Duration) (*nats.Conn, error) {
 	if err != nil {
 		return nil, app.Privilege(err)
 	}
-	_, each := connectTimes(timeout, 1)
-	nc, err := nats.Connect(nats.DefaultURL, nats.Timeout(each), nats.SetCustomDialer(unixDialer(path)),
+	q.tellOthers(&run)
+	_, each := connectTimes(q.timeout, 1)
+	nc, err := nats.Connect(nats.DefaultURL, nats.Timeout(each), nats.SetCustomDialer(unixDialer(run.Path)),
 		nats.UserInfo(embedded.Viewer, ""), nats.NoReconnect(), nats.Name("gputap"))
 	if err != nil {
-		return nil, app.Unreachable(fmt.Errorf("connect to gputap run at %s: %w", path, err))
+		return nil, app.Unreachable(fmt.Errorf("connect to gputap run at %s: %w", run.Path, err))
 	}
 	return nc, nil
+}
+
+// tellOthers says once that several runs could answer.
+func (q *question) tellOthers(run *local.Run) {
+	if len(run.Others) == 0 || q.told {
+		return
+	}
+	q.told = true
+	fmt.Fprintf(q.p.Stderr, "%d runs of gputap on this host; PID %d answers, as the newest; --pid asks another: %s\n",
+		1+len(run.Others), run.PID, strings.Trim(strings.ReplaceAll(fmt.Sprint(run.Others), " ", ", "), "[]"))
 }
 
 // unixDialer dials the socket at a path, whatever the address.

@@ -97,7 +97,7 @@ func (q *question) describe(ctx context.Context, fleet *answer.Fleet, name strin
 			p.Describe(w, list.Time)
 		}
 	})
-	if len(list.NotRunning) > 0 && !format.json() {
+	if len(list.NotRunning) > 0 && !format.json() && list.MovingText() == "" {
 		fmt.Fprintf(q.p.Stderr, "not running: %s; their figures are unknown\n", strings.Join(list.NotRunning, ", "))
 	}
 	if err == nil && incomplete != nil {

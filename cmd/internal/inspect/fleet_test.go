@@ -152,7 +152,7 @@ func (f *simFleet) settled(fold string) {
 	bustest.Eventually(f.tb, "every shard has folded its messages", func() bool {
 		ctx, cancel := context.WithTimeout(f.tb.Context(), time.Second)
 		defer cancel()
-		topology, err := client.Topology(ctx)
+		topology, _, err := client.Topology(ctx)
 		f.check(err)
 		a, err := client.Ask(ctx, fold, topology.Numbers(), query.Question{What: "status"})
 		f.check(err)

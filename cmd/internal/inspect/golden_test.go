@@ -145,7 +145,8 @@ func TestStatusText(t *testing.T) {
 			{Host: "gpu-9", Heard: *ago(2 * time.Hour)}, {Host: "gpu-7", Heard: *ago(4 * time.Minute)},
 			{Host: "gpu-1", Heard: *ago(31 * time.Second)}, {Host: "gpu-3"}, {Host: "gpu-4"},
 		}},
-		Lost: map[string]uint64{"spool": 12, "missing_batches": 3},
+		Problems: []string{"5 of 1000 hosts are silent", "launch: 2 of 16 shards do not answer"},
+		Lost:     map[string]uint64{"spool": 12, "missing_batches": 3},
 		Alerts: answer.AlertHealth{Recent: new(2),
 			Newest: &anomaly.Alert{Time: *ago(time.Minute), Rule: "oom", Host: "gpu-7"}},
 	}

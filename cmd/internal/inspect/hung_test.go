@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/consumer/bus/bustest"
 	"github.com/gputap/gputap/schema"
 )
@@ -99,5 +100,49 @@ func TestAbsentLeak(t *testing.T) {
 			err.Error() != "no instance of gputap-leak answers; start one" {
 			t.Errorf("%s ends with %d, %v", line, app.ExitCode(err), err)
 		}
+	}
+}
+
+// TestMovingShardsAreNoStoppedConsumers: just after gputap stream init --shards N, no instance owns a new shard.
+func TestMovingShardsAreNoStoppedConsumers(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 2)
+	const moving = "the shards are moving to generation 2; ask again in some seconds"
+	stdout, _, err := f.typed("status")
+	if app.ExitCode(err) != 3 || strings.Contains(stdout, "moving") ||
+		!strings.Contains(stdout, "leak       not running") {
+		t.Errorf("before: %v\n%s", err, stdout)
+	}
+	f.check(bus.EnsureStreams(t.Context(), f.js, bus.StreamOptions{Shards: 4}))
+	stdout, _, err = f.typed("status")
+	if app.ExitCode(err) != 3 || err.Error() != "unhealthy: "+moving ||
+		!strings.Contains(stdout, "verdict    unhealthy: "+moving+"\n") || strings.Contains(stdout, "not running") ||
+		!strings.Contains(stdout, "leak       no shard answers yet\n") {
+		t.Errorf("status: %v\n%s", err, stdout)
+	}
+	for _, line := range []string{"top --once", "get processes", "describe process 7"} {
+		if _, _, err := f.typed(strings.Fields(line)...); app.ExitCode(err) != 4 || err.Error() != moving {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+}
+
+func TestUnhealthyFleet(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 1)
+	stdout, _, err := f.typed("status")
+	if app.ExitCode(err) != 3 || !strings.Contains(err.Error(), "gputap-leak does not run") ||
+		!strings.Contains(stdout, "hosts      unknown without gputap-leak") ||
+		!strings.Contains(stdout, "alerts     unknown without gputap-anomaly") ||
+		!strings.HasSuffix(stdout, "verdict    unhealthy: gputap-leak does not run; "+
+			"not running: leak, launch, bandwidth, anomaly\n") {
+		t.Errorf("without consumers: %v\n%s", err, stdout)
+	}
+	if stdout, stderr, err := f.typed("get", "hosts"); app.ExitCode(err) != 4 || stdout+stderr != "" {
+		t.Errorf("get hosts: %v, %s%s", err, stdout, stderr)
+	}
+	f.url = bustest.NewServer(t, "").Connect().Conn().ConnectedUrl()
+	if _, _, err := f.typed("status"); app.ExitCode(err) != 1 || !strings.Contains(err.Error(), "stream init") {
+		t.Errorf("without streams: %v", err)
 	}
 }

@@ -68,12 +68,17 @@ func writeStatus(w io.Writer, s *answer.Status) {
 	if s.Hosts == nil {
 		line("hosts", "unknown without gputap-leak")
 	} else {
-		line("hosts", "%d of %d heard in the last 30 s%s", s.Hosts.Heard, s.Hosts.Known, silentText(s))
+		line("hosts", "%d of %d heard in the last 30 s%s%s", s.Hosts.Heard, s.Hosts.Known, silentText(s),
+			missingText(s.Hosts.Missing()))
 		line("lost", "%s", answer.LostText(s.Lost))
 	}
 	for i := range s.Folds {
 		f := &s.Folds[i]
-		if !f.Running() {
+		switch {
+		case !f.Running() && f.MovingText() != "":
+			line(f.Fold, "no shard answers yet")
+			continue
+		case !f.Running():
 			line(f.Fold, "not running")
 			continue
 		}
@@ -103,14 +108,14 @@ func foldText(f *answer.FoldHealth, now time.Time) string {
 }
 
 func verdictText(s *answer.Status) string {
-	verdict := "unhealthy"
+	verdict := "unhealthy: " + strings.Join(s.Problems, "; ")
 	switch {
 	case s.Healthy && len(s.Lost) > 0:
 		verdict = "healthy, but events were lost: " + answer.LostText(s.Lost)
 	case s.Healthy:
 		verdict = "healthy"
 	}
-	if absent := s.NotRunning(); len(absent) > 0 {
+	if absent := s.NotRunning(); len(absent) > 0 && s.MovingText() == "" {
 		verdict += "; not running: " + strings.Join(absent, ", ")
 	}
 	return verdict
@@ -130,6 +135,17 @@ func alertsText(s *answer.Status) string {
 		text += fmt.Sprintf("; newest %s ago: %s", age(&a.Time, s.Time), a.Subject())
 	}
 	return text
+}
+
+// missingText says that the hosts of some shards are unknown.
+func missingText(shards []int) string {
+	switch len(shards) {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("; those of shard %d are unknown", shards[0])
+	}
+	return "; those of shards " + strings.Trim(strings.ReplaceAll(fmt.Sprint(shards), " ", ", "), "[]") + " are unknown"
 }
 
 func silentText(s *answer.Status) string {

@@ -45,8 +45,22 @@ func TestTailPrintsSelectedEvents(t *testing.T) {
 	header := h.Header
 	header.Seq = 1
 	launch := launches.Encode(&header)
+	tensors := schema.NewBuilder(schema.KindTensor)
+	thread = tensors.Thread(schema.Thread{Process: tensors.Process(schema.Process{PID: 7, Comm: "python3"}), TID: 8})
+	for i, op := range []schema.Op{schema.OpBlockAlloc, schema.OpBlockFree} {
+		report := tensors.Call(schema.CallRef{Op: op,
+			Symbol: "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"})
+		tensors.AddTensor(&schema.Tensor{Time: 500 + schema.KTime(i), Thread: thread, Ptr: 0x3000, Bytes: 2 << 20,
+			Call: report})
+	}
+	tensor := tensors.Encode(&header)
 
 	for line, want := range map[string][]string{
+		"--kind tensor": {
+			"22:13:20.000000  gpu-1  7 python3  c10::reportMemoryUsageToProfiler  block taken  2.00 MiB  at 0x3000",
+			"22:13:20.000000  gpu-1  7 python3  c10::reportMemoryUsageToProfiler  block given back  " +
+				"2.00 MiB  at 0x3000",
+		},
 		"--user ann --kind memory": {
 			"22:13:20.000000  gpu-1  7 python3  cuMemAlloc_v2  device  70.00 MiB  at 0x1000  GPU-a0b1c2d3  5µs",
 			"22:13:20.000000  gpu-1  7 python3  cuMemAlloc_v2  device  1.00 TiB  GPU-a0b1c2d3  1ns  " +
@@ -59,7 +73,8 @@ func TestTailPrintsSelectedEvents(t *testing.T) {
 		got := tailed(t, url, len(want), strings.Fields(line), func() {
 			for subject, data := range map[string][]byte{
 				"gputap.v1.ev.0.test.gpu-1.memory": memory, "gputap.v1.ev.0.test.gpu-1.launch": launch,
-				"gputap.v1.ev.0.test.gpu-1.host": []byte("not of a kind with events"),
+				"gputap.v1.ev.0.test.gpu-1.tensor": tensor,
+				"gputap.v1.ev.0.test.gpu-1.host":   []byte("not of a kind with events"),
 			} {
 				if err := nc.Publish(subject, data); err != nil {
 					t.Fatal(err)
@@ -79,7 +94,7 @@ func TestTailPrintsSelectedEvents(t *testing.T) {
 	})
 	var e event.Event
 	if err := json.Unmarshal([]byte(got[0]), &e); err != nil || e.Bytes != 70<<20 || e.TID != 8 ||
-		e.Cluster != "test" || e.Address != "0x1000" || e.Seconds != 5e-6 ||
+		e.Cluster != "test" || e.Address != "0x1000" || e.Op != "alloc" || e.Seconds != 5e-6 ||
 		!e.Time.Equal(time.Unix(1_700_000_000, 100)) {
 		t.Errorf("%v: %s", err, got[0])
 	}

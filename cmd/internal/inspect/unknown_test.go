@@ -16,6 +16,7 @@ import (
 	"github.com/gputap/gputap/cmd/internal/fold"
 	"github.com/gputap/gputap/consumer/consumertest"
 	"github.com/gputap/gputap/consumer/launch"
+	"github.com/gputap/gputap/schema"
 )
 
 type launchProgram struct{}
@@ -44,8 +45,9 @@ func TestUnknownIsNotZero(t *testing.T) {
 		name := fmt.Sprintf("%s/%d", host, pid)
 		stdout, _, err := f.typed("describe", "process", name, "--timeout", "1s")
 		if app.ExitCode(err) != 4 || !strings.Contains(stdout, ", state unknown   since") ||
-			!strings.Contains(stdout, "\n  memory unknown: gputap-leak did not answer\n") ||
-			!strings.Contains(stdout, "\n  copies and waits unknown: gputap-bandwidth did not answer\n") ||
+			!strings.Contains(stdout, "\n  memory unknown: gputap-leak did not answer about this process\n") ||
+			!strings.Contains(stdout, "\n  copies and waits unknown: gputap-bandwidth did not answer about "+
+				"this process\n") ||
 			strings.Contains(stdout, "0 B") || !strings.Contains(stdout, " launches of ") ||
 			strings.Contains(stdout, "needs the features") {
 			t.Errorf("hung %t: describe: %v\n%s", hung, err, stdout)
@@ -87,7 +89,7 @@ func TestGrowthWhileWarming(t *testing.T) {
 	of := func(pid uint32, states ...string) *answer.Process {
 		p := &answer.Process{PID: pid, Evidence: "complete"}
 		for _, s := range states {
-			v := answer.Verdict{State: s}
+			v := answer.Verdict{State: s, SlopeBytesPerHour: 136 << 30}
 			if v.Grows() {
 				v.SlopeBytesPerHour = uint64(pid)
 			}
@@ -105,5 +107,54 @@ func TestGrowthWhileWarming(t *testing.T) {
 	}
 	if want := "6 6 B, 3 3 B, 2 0 B, 5 0 B, 1 -, 4 -"; strings.Join(got, ", ") != strings.ReplaceAll(want, " B", "") {
 		t.Errorf("got %q, want %s", got, want)
+	}
+}
+
+// TestRenamedProcess: a process renames itself after its first allocations. gputap-leak knows it by its first name and
+// gputap-launch by its second one, so a filter finds it in one fold alone.
+func TestRenamedProcess(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 1)
+	f.consume("leak", leakProgram{})
+	f.consume("launch", launchProgram{})
+	h := consumertest.Memory(t, "gpu-1")
+	p := h.Process(7, 1, "first")
+	p.Alloc(7, 1<<32, 100<<20, 10, 1)
+	f.publish("test", "gpu-1", schema.KindMemory, h.Message())
+	p.Comm = "second"
+	launches := schema.NewBuilder(schema.KindLaunch)
+	thread := launches.Thread(schema.Thread{Process: launches.Process(p.Process), TID: 7})
+	shape := launches.Shape(schema.LaunchShape{Func: launches.Func(schema.Func{Name: "k"}),
+		Call: launches.Call(schema.CallRef{Symbol: "cuLaunchKernel", Op: schema.OpLaunch})})
+	launches.AddLaunch(&schema.Launch{Time: 400, Thread: thread, Shape: shape, CUDAStream: launches.CUDAStream(0)})
+	header := h.Header
+	header.Seq = 1
+	f.publish("test", "gpu-1", schema.KindLaunch, launches.Encode(&header))
+	f.settled("leak")
+	f.settled("launch")
+	for line, null := range map[string]string{
+		"get processes --comm second": "live_bytes peak_bytes threads gpus verdicts evidence",
+		"get processes --comm first":  "launches kernels",
+		"get processes":               "", // every fold was asked about all processes
+		"top --comm second":           "live_bytes peak_bytes growth_bytes_per_hour gpus",
+	} {
+		stdout, _, err := f.typed(append(strings.Fields(line), "-o", "json")...)
+		f.check(err)
+		var list struct{ Items []map[string]any }
+		if f.check(json.Unmarshal([]byte(stdout), &list)); len(list.Items) != 1 {
+			t.Fatalf("%s prints %s", line, stdout)
+		}
+		for _, key := range []string{"live_bytes", "threads", "gpus", "verdicts", "evidence", "launches", "kernels",
+			"peak_bytes", "growth_bytes_per_hour"} {
+			value, has := list.Items[0][key]
+			if want := slices.Contains(strings.Fields(null), key); has && (value == nil) != want {
+				t.Errorf("%s: %s is %v; null: %t", line, key, value, want)
+			}
+		}
+	}
+	stdout, _, err := f.typed("top", "--once", "--comm", "second")
+	if f.check(err); !strings.Contains(stdout, "\n unknown ") || strings.Contains(stdout, "0 B") ||
+		!strings.Contains(stdout, "  1 process  memory unknown  ") {
+		t.Errorf("top prints\n%s", stdout)
 	}
 }

@@ -28,15 +28,22 @@ type socket struct {
 	since time.Time
 }
 
-// Find returns the path of the socket of a gputap run: the one with that PID, or with PID 0 the newest. The error of a
-// socket that this user may not open wraps os.ErrPermission.
-func Find(pid int) (path string, err error) {
+// Run is a gputap run of this host.
+type Run struct {
+	Path   string // of its socket
+	PID    int
+	Others []int // PIDs of the older runs that this user may ask, newest first; nil if a PID was asked for
+}
+
+// Find returns the gputap run with that PID, or with PID 0 the newest. The error of a socket that this user may not
+// open wraps os.ErrPermission.
+func Find(pid int) (Run, error) {
 	dirs := []string{Dir(), rootDir}
 	slices.Sort(dirs)
 	return find(slices.Compact(dirs), pid)
 }
 
-func find(dirs []string, pid int) (path string, err error) {
+func find(dirs []string, pid int) (found Run, err error) {
 	var all []socket
 	for _, dir := range dirs {
 		all = append(all, socketsIn(dir)...)
@@ -48,16 +55,23 @@ func find(dirs []string, pid int) (path string, err error) {
 			continue
 		}
 		switch cause := s.probe(); {
+		case cause == nil && pid != 0:
+			return Run{Path: s.path, PID: s.pid}, nil
+		case cause == nil && found.Path == "":
+			found = Run{Path: s.path, PID: s.pid}
 		case cause == nil:
-			return s.path, nil
+			found.Others = append(found.Others, s.pid)
 		case errors.Is(cause, os.ErrPermission):
 			err = fmt.Errorf("ask gputap run with PID %d: %w; be its user, or root", s.pid, cause)
 		}
 	}
-	if pid != 0 && errors.Is(err, ErrNone) {
-		return "", fmt.Errorf("%w with PID %d", ErrNone, pid)
+	switch {
+	case found.Path != "":
+		return found, nil
+	case pid != 0 && errors.Is(err, ErrNone):
+		return Run{}, fmt.Errorf("%w with PID %d", ErrNone, pid)
 	}
-	return "", err
+	return Run{}, err
 }
 
 func socketsIn(dir string) (list []socket) {

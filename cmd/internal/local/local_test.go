@@ -160,8 +160,10 @@ func TestNewestIsFoundAndStaleSocketsAreRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	for pid, want := range map[int]string{0: young.Path(), 8: old.Path(), 5: young.Path(), 3: "", 9: ""} {
-		if got, err := find([]string{dir, other}, pid); got != want || (want == "") != errors.Is(err, ErrNone) {
-			t.Errorf("PID %d: found %q, %v; want %q", pid, got, err, want)
+		if got, err := find([]string{dir, other}, pid); got.Path != want || (want == "") != errors.Is(err, ErrNone) {
+			t.Errorf("PID %d: found %+v, %v; want %q", pid, got, err, want)
+		} else if others := fmt.Sprint(got.Others); (pid == 0) != (others == "[8]") || pid != 0 && others != "[]" {
+			t.Errorf("PID %d: the others are %s", pid, others)
 		}
 	}
 }

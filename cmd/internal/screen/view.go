@@ -2,6 +2,7 @@ package screen
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -9,6 +10,8 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/consumer/alert"
+	"github.com/gputap/gputap/consumer/anomaly"
 )
 
 // View returns the screen.
@@ -69,9 +72,12 @@ func (m *Model) cut(text string) string { return cut(text, m.width) }
 // fleet is the sums of all processes.
 func (m *Model) fleet() string {
 	o := m.overview
-	var live, running, growing, suspect uint64
+	var live, running, growing, suspect, unknown uint64
 	for _, a := range o.Processes {
 		live += a.LiveBytes
+		if a.Memory(0) == nil {
+			unknown++
+		}
 		if !a.Ended {
 			running++
 		}
@@ -92,6 +98,9 @@ func (m *Model) fleet() string {
 		{fmt.Sprintf("%d suspect", suspect), when(suspect > 0, red)},
 		{fmt.Sprintf("%d growing", growing), when(growing > 0, yellow)},
 		{app.Plural(uint64(len(o.Firing)), "alert", "alerts"), when(len(o.Firing) > 0, red)},
+	}
+	if unknown > 0 && live == 0 {
+		parts[2].text = "memory unknown"
 	}
 	if o.Heard < o.Hosts {
 		parts[0].text = fmt.Sprintf("%d of %s", o.Heard, parts[0].text)
@@ -131,7 +140,10 @@ func (m *Model) answer() string {
 	if len(o.Missing) > 0 {
 		parts[0] += "; " + o.MissingText()
 	}
-	if len(o.NotRunning) > 0 {
+	switch moving := o.MovingText(); {
+	case moving != "":
+		parts = append(parts, moving)
+	case len(o.NotRunning) > 0:
 		parts = append(parts, "not running: "+strings.Join(o.NotRunning, ", "))
 	}
 	parts = append(parts, app.Age(m.opts.Now().Sub(o.Time))+" ago")
@@ -150,16 +162,25 @@ func (m *Model) answer() string {
 	return strings.Join(parts, "  ")
 }
 
-// alert is the newest alert that fires.
+// alert is the gravest alert that fires, of these the newest.
 func (m *Model) alert() string {
 	if len(m.overview.Firing) == 0 {
 		return ""
 	}
+	grave := func(a *anomaly.Alert) int { return slices.Index(severities, a.Severity) }
 	a := &m.overview.Firing[0]
+	for i := range m.overview.Firing { // newest first
+		if other := &m.overview.Firing[i]; grave(other) > grave(a) {
+			a = other
+		}
+	}
 	text := fmt.Sprintf("ALERT %s %s, %s ago: %s", a.Severity, a.Subject(), app.Age(m.overview.Time.Sub(a.Time)),
 		a.Message)
 	return m.opts.Styles.paint(m.cut(text), red)
 }
+
+// severities are those of alerts, the gravest last.
+var severities = []string{alert.Info, alert.Warning, alert.Critical}
 
 const maxWhy = 4 // lines about the verdicts of a process
 
@@ -179,7 +200,7 @@ func (m *Model) description() []string {
 	lines := []string{title}
 	for i := range p.Verdicts {
 		if v := &p.Verdicts[i]; v.Grows() {
-			why := app.Printable(fmt.Sprintf("%.12s %s: %s%s", v.GPU, v.State, v.Why, v.FullText()))
+			why := app.Printable(fmt.Sprintf("%s %s: %s%s", v.GPUText(), v.State, v.Why, v.FullText()))
 			lines = append(lines, strings.Split(ansi.Wordwrap(why, m.width, ""), "\n")...)
 		}
 	}

@@ -127,8 +127,8 @@ func (r *allocRate) fireRate(w *Window, s *allocState, n, median float64) {
 		if median == 0 {
 			usual = "and seldom made any before"
 		}
-		a.Message = fmt.Sprintf("%s (pid %d) on %s makes %.0f allocations of GPU memory per second, %s. Check whether "+
-			"it allocates in a loop that it could run on memory that it keeps.",
+		a.Message = fmt.Sprintf("%s (pid %d) on %s makes %.0f allocations of GPU memory per second, %s. Look for a "+
+			"loop that allocates memory each time. Allocate it once before the loop, and use it again.",
 			a.Comm, a.PID, a.Host, a.Value, usual)
 		return a
 	})

@@ -209,7 +209,7 @@ func (f *failure) advice() string {
 	others := len(f.others) > 0 || f.held == 0 || f.alert.GPU == "" // another process may free memory
 	switch {
 	case f.tensors.at == 0 && others:
-		return "Free memory there or request less."
+		return "Free memory on that GPU, or request less."
 	case f.tensors.at == 0:
 		return "Request less."
 	}
@@ -228,7 +228,7 @@ func (f *failure) advice() string {
 	text := fmt.Sprintf("Out of memory by use: %s, less than the %s requested. Request less", facts,
 		iec(float64(f.bytes)))
 	if others {
-		text += ", or free memory there"
+		text += ", or free memory on that GPU"
 	}
 	return text + "."
 }
@@ -248,9 +248,13 @@ func codeFailures(c *snapshot.Codec, s *State, id snapshot.HostID) {
 	}
 }
 
+// secondsText is a duration up to some seconds, in one style: 61 µs, 8.13 ms, 2.5 s.
 func secondsText(d time.Duration) string {
-	if d < time.Millisecond {
+	switch {
+	case d < time.Millisecond:
 		return fmt.Sprintf("%.0f µs", d.Seconds()*1e6)
+	case d < 999_500*time.Microsecond: // more rounds to 1 s
+		return fmt.Sprintf("%.3g ms", d.Seconds()*1e3)
 	}
 	return fmt.Sprintf("%.3g s", d.Seconds())
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sort"
 	"testing"
+	"time"
 
 	"github.com/gputap/gputap/consumer/alert"
 	"github.com/gputap/gputap/consumer/process"
@@ -138,6 +139,18 @@ func TestImpossibleStatesAreRefused(t *testing.T) {
 		e.State.Code(&snapshot.Codec{Reader: r}, snapshot.HostID{})
 		if r.Err() == nil {
 			t.Errorf("%s was accepted", name)
+		}
+	}
+}
+
+func TestTimesHaveOneStyle(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		61 * time.Microsecond: "61 µs", 8130 * time.Microsecond: "8.13 ms", 250 * time.Millisecond: "250 ms",
+		999_700 * time.Microsecond: "1 s", 2500 * time.Millisecond: "2.5 s",
+	} {
+		if got := secondsText(d); got != want {
+			t.Errorf("%s is shown as %q, want %q", d, got, want)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func (l *Log) FleetGPUs() []any {
 	add := func(host, gpu Object) Object {
 		key := strings.Join([]string{host["cluster"].(string), host["host"].(string), gpu["uuid"].(string)}, "/")
 		if found[key] == nil {
-			found[key] = union(Object{"minor": 0, "name": "", "bus": "", "cluster": host["cluster"],
+			found[key] = union(Object{"minor": nil, "name": "", "bus": "", "cluster": host["cluster"],
 				"host": host["host"], "live_bytes": uint64(0), "processes": 0, "memory_info": nil,
 				"total_bytes": nil}, gpu)
 		}
