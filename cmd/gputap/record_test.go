@@ -164,3 +164,21 @@ func TestRecordPageHasEveryKey(t *testing.T) {
 	explains(t, docsPage(t, "answers.md"), record.Inspection{}, record.Selected{}, record.Shard{}, record.HostName{},
 		record.KindCount{}, record.State{}, record.Damage{})
 }
+
+// TestEmptyRecordingIsAWarning: a mistyped host must not go unnoticed, but no error either.
+func TestEmptyRecordingIsAWarning(t *testing.T) {
+	t.Parallel()
+	url, _ := newBus(t, server.Options{JetStream: true})
+	if _, err := typed(t, "stream", "init", "--nats.url", url); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	p := &app.Process{Name: "gputap", Metrics: prometheus.NewRegistry(), Stdout: io.Discard, Stderr: io.Discard,
+		Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Args: []string{"record", "--nats.url", url, "--since", "1h", "--until", "0s", "--host", "nobody", "-o",
+			filepath.Join(t.TempDir(), "empty.gtr")}}
+	if err := run(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	contains(t, log.String(), "no message matched its selection", `selection="host nobody"`)
+}

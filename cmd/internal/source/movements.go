@@ -190,8 +190,12 @@ func (s *Source) beginnings() (texts []string) {
 // Missing returns sentences about what the source lacks: messages of a bus, rows of an export, and each damage of the
 // file that was read so far.
 func (s *Source) Missing() (texts []string) {
-	if len(s.Streams) == 0 {
-		texts = append(texts, "the recording is empty")
+	switch {
+	case s.Empty():
+		texts = append(texts, s.emptyText())
+	case len(s.Streams) == 0:
+		texts = append(texts, "the recording has no block of streams: what it selected, and whether its state is "+
+			"complete, are unknown")
 	}
 	if s.lost != nil {
 		texts = append(texts, s.lost.Error())
