@@ -56,7 +56,9 @@ func (s *Source) hasHost() bool {
 }
 
 // Chosen reports whether the user selected a kind for a recording. A command selects the kinds of a range of a bus.
-func (s *Source) Chosen(kind schema.Kind) bool { return !s.ofBus && slices.Contains(s.Selection.Kinds, kind) }
+func (s *Source) Chosen(kind schema.Kind) bool {
+	return !s.ofBus && slices.Contains(s.Selection.Kinds, kind)
+}
 
 // Recorded reports whether a recording has a kind: its selection names the kind, or selects all kinds and there is a
 // message of it. The state at the beginning counts as memory.
