@@ -207,7 +207,8 @@ func TestReadersOfARunLogNoErrors(t *testing.T) {
 	}
 	h := consumertest.Memory(t, "gpu-1")
 	h.Process(7, 1, "train").Alloc(7, 1<<20, 1<<20, 1000, 1)
-	if _, err := js.Publish(t.Context(), schema.Subject(0, "test", "gpu-1", schema.KindMemory), h.Message()); err != nil {
+	subject := schema.Subject(0, "test", "gpu-1", schema.KindMemory)
+	if _, err := js.Publish(t.Context(), subject, h.Message()); err != nil {
 		t.Fatal(err)
 	}
 	_, file := server.Listening()

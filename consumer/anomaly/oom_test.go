@@ -312,8 +312,8 @@ func TestOutOfMemoryOfUnknownGPUs(t *testing.T) {
 		first, second *schema.GPU
 		want          string
 	}{
-		"numbers": {&schema.GPU{}, &schema.GPU{Ordinal: 1}, ends + "At the refusal it held 2 GiB of the GPU itself; the " +
-			"report of gputap-leak has the processes that hold the GPU. Free memory there or request less."},
+		"numbers": {&schema.GPU{}, &schema.GPU{Ordinal: 1}, ends + "At the refusal it held 2 GiB of the GPU itself; " +
+			"the report of gputap-leak has the processes that hold the GPU. Free memory there or request less."},
 		"nothing is known": {nil, nil, ends + "The GPU is unknown; the report of gputap-leak has the processes that " +
 			"hold GPUs. Free memory there or request less."},
 	} {

@@ -54,7 +54,8 @@ func TestRareCollectionsHideLeaks(t *testing.T) {
 			}
 		})
 		if every <= 6 && n[Suspect] < 300 || every >= 8 && (n[Suspect] > 0 || n[Steady] < 300) {
-			t.Errorf("a collection in every %d windows: %d windows are growing, %d suspect", every, n[Growing], n[Suspect])
+			t.Errorf("a collection in every %d windows: %d windows are growing, %d suspect", every, n[Growing],
+				n[Suspect])
 		}
 	}
 }

@@ -175,6 +175,7 @@ func TestUnrecordedKindsAreMissing(t *testing.T) {
 	check(t, err)
 	check(t, os.WriteFile(head, data[:recording.HeadBytes], 0o600))
 	noBlock := withoutStreams(t, data)
+	const empty = "data are incomplete: the recording is empty: no message matched its selection (kinds launch)"
 	for args, want := range map[string]string{
 		"watermark " + memory: "",
 		"launches " + memory:  "kind launch",
@@ -185,13 +186,11 @@ func TestUnrecordedKindsAreMissing(t *testing.T) {
 		"usage --by torch " + memory: "use the feature torch",
 		"usage --by torch " + torch:  "",
 
-		"leakage " + nothing: "data are incomplete: the recording is empty: no message matched its selection " +
-			"(kinds launch)",
-		"usage --by torch " + nothing: "data are incomplete: the recording is empty: no message matched its selection " +
-			"(kinds launch)",
-		"leakage " + head:    "the recording is empty",
-		"launches " + head:   "the recording is empty",
-		"leakage " + noBlock: "data are incomplete: the recording has no block of streams",
+		"leakage " + nothing:          empty,
+		"usage --by torch " + nothing: empty,
+		"leakage " + head:             "the recording is empty",
+		"launches " + head:            "the recording is empty",
+		"leakage " + noBlock:          "data are incomplete: the recording has no block of streams",
 	} {
 		_, err := typed(t, append(strings.Fields(args), "-o", "json")...)
 		if got := app.ExitCode(err); want == "" && got != 0 || want != "" && (got != 4 ||

@@ -40,8 +40,8 @@ func (r *Recorder) beginning(ctx context.Context, s *source, info *jetstream.Str
 	}
 	i := slices.IndexFunc(t.Previous, func(g schema.Topology) bool { return g.Generation == own.Generation-1 })
 	if i < 0 {
-		s.lack(info.Created, fmt.Sprintf("the shards changed at %s, and generation %d, which had the events from before, "+
-			"was removed", info.Created.UTC().Format(time.RFC3339), own.Generation-1))
+		s.lack(info.Created, fmt.Sprintf("the shards changed at %s, and generation %d, which had the events from "+
+			"before, was removed", info.Created.UTC().Format(time.RFC3339), own.Generation-1))
 		return consumer.NewReplay(s.shard, newTracker(), false, r.Log), nil
 	}
 	return r.inherit(ctx, s, own, t.Previous[i], t)
