@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -81,6 +82,7 @@ func (c *recordFlags) run(ctx context.Context) error {
 		return c.p.ExplainTimeout(err)
 	}
 	s := r.Stats()
+	warnEmpty(c.p.Log, &o, &s)
 	to := &errorWriter{Writer: c.p.Stdout}
 	if o.Path == "" {
 		to.Writer = c.p.Stderr
@@ -90,6 +92,14 @@ func (c *recordFlags) run(ctx context.Context) error {
 		return app.Incomplete(err)
 	}
 	return to.err
+}
+
+// warnEmpty warns of a recording without messages.
+func warnEmpty(log *slog.Logger, o *record.Options, s *record.Stats) {
+	if s.Messages == 0 && !s.Continued {
+		log.Warn("the recording is empty: no message matched its selection; see gputap get hosts for the names",
+			"selection", record.SelectionText(&o.Selection))
+	}
 }
 
 // options checks the flags.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -16,7 +17,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/embedded"
 	"github.com/gputap/gputap/cmd/internal/record"
+	"github.com/gputap/gputap/config"
+	"github.com/gputap/gputap/consumer/bus"
+	"github.com/gputap/gputap/consumer/consumertest"
 	"github.com/gputap/gputap/schema"
 	"github.com/gputap/gputap/schema/recording"
 )
@@ -177,4 +182,76 @@ func TestRecordOptions(t *testing.T) {
 func TestRecordPageHasEveryKey(t *testing.T) {
 	explains(t, docsPage(t, "answers.md"), record.Inspection{}, record.Selected{}, record.Shard{}, record.HostName{},
 		record.KindCount{}, record.State{}, record.Damage{})
+}
+
+// TestEmptyRecordingIsAWarning: a mistyped host must not go unnoticed, but no error either.
+func TestEmptyRecordingIsAWarning(t *testing.T) {
+	t.Parallel()
+	url, _ := newBus(t, server.Options{JetStream: true})
+	if _, err := typed(t, "stream", "init", "--nats.url", url); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	p := &app.Process{Name: "gputap", Metrics: prometheus.NewRegistry(), Stdout: io.Discard, Stderr: io.Discard,
+		Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Args: []string{"record", "--nats.url", url, "--since", "1h", "--until", "0s", "--host", "nobody", "-o",
+			filepath.Join(t.TempDir(), "empty.gtr")}}
+	if err := run(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	contains(t, log.String(), "no message matched its selection", `selection="host nobody"`)
+}
+
+// TestReadersOfARunLogNoErrors: the credentials of gputap run --nats-listen allow no request to delete a JetStream
+// consumer, which nobody needs.
+func TestReadersOfARunLogNoErrors(t *testing.T) {
+	t.Parallel()
+	server, err := embedded.Start(t.TempDir(), config.Embedded{Listen: "127.0.0.1:0"}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Stop()
+	nc, js, err := server.Connect("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	if err := bus.EnsureStreams(t.Context(), js, bus.StreamOptions{Shards: 1}); err != nil {
+		t.Fatal(err)
+	}
+	h := consumertest.Memory(t, "gpu-1")
+	h.Process(7, 1, "train").Alloc(7, 1<<20, 1<<20, 1000, 1)
+	subject := schema.Subject(0, "test", "gpu-1", schema.KindMemory)
+	if _, err := js.Publish(t.Context(), subject, h.Message()); err != nil {
+		t.Fatal(err)
+	}
+	_, file := server.Listening()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	credential := map[string]string{}
+	for line := range strings.Lines(string(data)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		credential[name] = value
+	}
+	at, err := url.Parse(credential["NATS_URL"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	at.User = url.UserPassword(credential["NATS_USER"], credential["NATS_PASSWORD"])
+	for _, args := range [][]string{
+		{"record", "--since", "1h", "--until", "0s", "-o", filepath.Join(t.TempDir(), "run.gtr")},
+		{"analyze", "leakage", "--since", "1h"},
+	} {
+		var log bytes.Buffer
+		p := &app.Process{Name: "gputap", Metrics: prometheus.NewRegistry(), Stdout: io.Discard, Stderr: io.Discard,
+			Log: slog.New(slog.NewTextHandler(&log, nil)), Args: append(args, "--nats.url", at.String())}
+		if err := run(t.Context(), p); err != nil {
+			t.Errorf("%v: %v", args, err)
+		}
+		if strings.Contains(log.String(), "level=ERROR") {
+			t.Errorf("%v logs\n%s", args, &log)
+		}
+	}
 }

@@ -13,9 +13,10 @@
 //
 // # Range
 //
-// Memory that was live before the range counts from the last event of its host before the range: what was freed until
-// then is unknown, so the time before has no figures. The end of a process changes nothing:
-// memory that was live then stays live in every figure. A process that calls exec frees its memory.
+// Memory that was live before the range counts from the beginning of the range, as leak.Tracker.Live tells it: what was
+// freed until then is unknown, so the time before has no figures. If a change of its process in the range is earlier,
+// it counts from there, but not from before the last event of the host before the range. The end of a process changes
+// nothing: memory that was live then stays live in every figure. A process that calls exec frees its memory.
 //
 // # Memory
 //

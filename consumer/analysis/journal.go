@@ -71,12 +71,15 @@ func (j *Journal) Receiver() func(*leak.Movement) {
 		case leak.Allocated, leak.Known:
 			p := j.process(m)
 			if m.Cause == leak.Known {
-				p.begin = m.Last
+				p.known, p.begin = m.Last, m.Begin
+			} else {
+				p.cover(m.At)
 			}
 			p.changes++
 			*s = slot{p, m.At, p.changes, p.group(m)}
 			j.add(p, change{at: m.At, bytes: m.Bytes, ptr: m.Ptr, id: s.id, group: s.group})
 		case leak.Freed, leak.Replaced:
+			s.process.cover(max(m.At, s.at))
 			j.add(s.process, change{at: max(m.At, s.at), bytes: m.Bytes, ptr: m.Ptr, id: s.id, group: s.group | freed})
 		case leak.Unfreed:
 			s.process.ended = max(m.At, s.process.ended)

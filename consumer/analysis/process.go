@@ -20,6 +20,7 @@ type Process struct {
 	info    *process.Info // of the Tracker
 	offset  int64         // wall clock minus KTime
 	begin   schema.KTime  // of the range; 0: the process is seen from its start
+	known   schema.KTime  // of the last event of its host before the range; begin is not before it
 	ended   schema.KTime  // when its unfreed memory ended with it; 0: it runs, or freed all
 	at      map[groupKey]uint32
 	latest  groupKey // that was looked up last
@@ -103,6 +104,13 @@ func (p *Process) gpu(uuid string, ordinal int32) int {
 
 // wall converts a time of the process's host.
 func (p *Process) wall(at schema.KTime) time.Time { return time.Unix(0, int64(at)+p.offset).UTC() }
+
+// cover moves the beginning of the range before a change: NATS may store an event long after its time.
+func (p *Process) cover(at schema.KTime) {
+	if at < p.begin {
+		p.begin = max(at, p.known)
+	}
+}
 
 // Ended returns when the memory that the process had not freed ended with it; zero: it runs, or it freed all.
 func (p *Process) Ended() time.Time {

@@ -61,7 +61,7 @@ func OnGPU(gpu int) func(*Group) bool { return func(g *Group) bool { return g.GP
 // range.
 func (p *Process) Allocations(visit func(g *Group, bytes uint64)) error {
 	return p.each(func(c *change) bool {
-		if c.group&freed == 0 && c.at > p.begin { // begin is that of the last event before the range
+		if c.group&freed == 0 && c.at > p.known {
 			visit(&p.Groups[c.group], c.bytes)
 		}
 		return true

@@ -303,3 +303,36 @@ func TestEveryFailureIsCounted(t *testing.T) {
 		t.Errorf("no message counts the failures: %s", w.changes[0].Message)
 	}
 }
+
+// TestOutOfMemoryOfUnknownGPUs: each number of a device is a GPU of its own. Memory whose device is unknown is not said
+// to be held.
+func TestOutOfMemoryOfUnknownGPUs(t *testing.T) {
+	t.Parallel()
+	const ends = " succeeded before the process ended. "
+	for name, row := range map[string]struct {
+		first, second *schema.GPU
+		want          string
+	}{
+		"numbers": {&schema.GPU{}, &schema.GPU{Ordinal: 1}, ends + "At the refusal it held 2 GiB of the GPU itself; " +
+			"the report of gputap-leak has the processes that hold the GPU. Free memory there or request less."},
+		"nothing is known": {nil, nil, ends + "The GPU is unknown; the report of gputap-leak has the processes that " +
+			"hold GPUs. Free memory there or request less."},
+	} {
+		for _, disturb := range []bool{false, true} {
+			w := newWorld(t, everything)
+			w.disturb = disturb
+			p := w.process(42, "train")
+			p.GPU = row.first
+			w.alloc(p, gib, 2)
+			p.GPU = row.second
+			w.alloc(p, 2*gib, 3)
+			w.fail(p, 30*gib, 10)
+			p.Exit(ktime(11))
+			w.tick(20, 30)
+			w.want(outOf)
+			if got := w.changes[0].Message; !strings.HasSuffix(got, row.want) {
+				t.Errorf("%s, restored=%t:\ngot  %s\nwant %s", name, disturb, got, row.want)
+			}
+		}
+	}
+}

@@ -1,6 +1,8 @@
 package leak
 
 import (
+	"time"
+
 	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/schema"
 )
@@ -23,6 +25,7 @@ type Movement struct {
 	Info   *process.Info // of its process: always the same pointer for a process; it changes with later calls
 	Offset int64         // wall clock minus KTime of its host, as known now, in ns
 	Last   schema.KTime  // of the latest event of its host
+	Begin  schema.KTime  // of Known: since when it counts, Last or later
 	// At is the return time of the call that allocated it, or the entry time of the one that freed it. A movement may
 	// be earlier than those before it: calls of two threads overlap.
 	At     schema.KTime
@@ -73,11 +76,15 @@ func (t *Tracker) addReported(m *Movement) {
 }
 
 // Live reports all live memory as Known, in no order. A receiver of movements calls it after Restore, whose memory has
-// not moved.
-func (t *Tracker) Live() {
+// not moved. begin is when the receiver begins; zero: at the latest event of each host.
+func (t *Tracker) Live(begin time.Time) {
 	t.mu.Lock()
 	defer t.unlock()
 	for _, p := range t.table.All() {
+		boot := p.State.boot
+		if t.moved.Begin = boot.last; !begin.IsZero() {
+			t.moved.Begin = max(boot.last, schema.KTime(max(begin.UnixNano()-boot.offset, 0)))
+		}
 		t.eachInIndex(&p.State, func(e entry) { t.move(p, e, Known) })
 	}
 }

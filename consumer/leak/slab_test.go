@@ -3,6 +3,7 @@ package leak
 import (
 	"bytes"
 	"testing"
+	"time"
 
 	"github.com/gputap/gputap/consumer/consumertest"
 )
@@ -89,7 +90,7 @@ func TestMappingsWithoutAllocations(t *testing.T) {
 		consumertest.Memory(t, "gpu-01")
 	h.Process(42, 1, "train").Map(1, 1<<40, 2<<20, 9, 10, 1).Retain(1, 9, 1<<40, 11, 1)
 	apply(t, tracker, h.Batch())
-	tracker.Live()
+	tracker.Live(time.Time{})
 	consumertest.Restore(t, New(Config{}), consumertest.Sections(t, tracker))
 	if c := tracker.Report().Counters; c != (Counters{UnknownHandles: 2}) {
 		t.Errorf("got %+v", c)

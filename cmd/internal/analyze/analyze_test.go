@@ -168,12 +168,13 @@ func TestUsage(t *testing.T) {
 	for args, want := range map[string]string{
 		"--pid 7": points(point(1, 100), point(2, 150), point(3, 50)),
 		"--pid 8": points(point(1, 10), point(4, 30), point(5, 35), point(6, 25)),
-		// the state has 10 bytes, whose time is that of the last event before
-		"--pid 8 state":        points(point(1, 10), point(4, 30), point(5, 35), point(6, 25)),
+		// the state has 10 bytes since 1 s, and the recording begins with the message that was stored at 2 s
+		"--pid 8 state":        points(point(2, 10), point(4, 30), point(5, 35), point(6, 25)),
+		"--pid 8 --since idle": points(point(3, 10), point(4, 30), point(5, 35), point(6, 25)),
 		"--pid 8 --step 100s":  points(point(5, 35), point(6, 25)),
 		"--pid 8 --by class":   `{"name":"managed",` + points(point(5, 5)) + "}",
 		"--pid 7 --by thread":  `{"name":"9 train",` + points(point(2, 50)) + "}",
-		"--pid 7 --since 2023": points(point(2, 150), point(3, 50)),
+		"--pid 7 --since 2023": points(point(1, 100), point(2, 150), point(3, 50)),
 	} {
 		words := strings.Fields(args)
 		state := words[len(words)-1] == "state"
@@ -181,12 +182,12 @@ func TestUsage(t *testing.T) {
 			words = words[:len(words)-1]
 		}
 		for i := range words {
-			if words[i] == "2023" { // behind the first message
+			switch words[i] {
+			case "2023": // behind the first message; memory from before counts from there
 				words[i] = wallStart.Add(time.Second).Format(time.RFC3339)
+			case "idle":
+				words[i] = wallStart.Add(3 * time.Second).Format(time.RFC3339)
 			}
-		}
-		if strings.Contains(args, "--since") { // memory from before counts from the last event before
-			want = points(point(1, 100), point(2, 150), point(3, 50))
 		}
 		stdout, err := typed(t, append([]string{"usage", recorded(t, state), "-o", "json"}, words...)...)
 		check(t, err)

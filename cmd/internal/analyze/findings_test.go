@@ -168,21 +168,29 @@ func TestUnrecordedKindsAreMissing(t *testing.T) {
 	one := fleet(t)[:1]
 	memory := recordingOf(t, 1, nil, one...)
 	known := recordingOf(t, 1, []schema.Kind{schema.KindMemory, schema.KindLaunch, schema.KindHost}, one...)
-	launch := recordingOf(t, 1, []schema.Kind{schema.KindLaunch})
+	nothing := recordingOf(t, 1, []schema.Kind{schema.KindLaunch})
+	torch := recordingOf(t, 1, []schema.Kind{schema.KindMemory, schema.KindTensor, schema.KindHost}, one...)
 	head := filepath.Join(t.TempDir(), "head.gputap")
 	data, err := os.ReadFile(memory)
 	check(t, err)
 	check(t, os.WriteFile(head, data[:recording.HeadBytes], 0o600))
+	noBlock := withoutStreams(t, data)
+	const empty = "data are incomplete: the recording is empty: no message matched its selection (kinds launch)"
 	for args, want := range map[string]string{
 		"watermark " + memory: "",
 		"launches " + memory:  "kind launch",
 		"bandwidth " + memory: "kind copy",
 		"launches " + known:   "",
 		"bandwidth " + known:  "kind copy",
-		"leakage " + launch:   "kind memory",
-		"usage " + launch:     "kind memory",
-		"leakage " + head:     "the recording is empty",
-		"launches " + head:    "the recording is empty",
+
+		"usage --by torch " + memory: "use the feature torch",
+		"usage --by torch " + torch:  "",
+
+		"leakage " + nothing:          empty,
+		"usage --by torch " + nothing: empty,
+		"leakage " + head:             "the recording is empty",
+		"launches " + head:            "the recording is empty",
+		"leakage " + noBlock:          "data are incomplete: the recording has no block of streams",
 	} {
 		_, err := typed(t, append(strings.Fields(args), "-o", "json")...)
 		if got := app.ExitCode(err); want == "" && got != 0 || want != "" && (got != 4 ||
@@ -190,4 +198,17 @@ func TestUnrecordedKindsAreMissing(t *testing.T) {
 			t.Errorf("%s: status %d, %v; want %q", args, got, err, want)
 		}
 	}
+}
+
+// withoutStreams writes a recording without its first block, that of the streams.
+func withoutStreams(t *testing.T, data []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "messages.gputap")
+	const mark = "\xf5GTB"
+	second := bytes.LastIndex(data, []byte(mark))
+	if bytes.Count(data, []byte(mark)) != 2 {
+		t.Fatalf("%d blocks, want 2", bytes.Count(data, []byte(mark)))
+	}
+	check(t, os.WriteFile(path, slices.Concat(data[:recording.HeadBytes], data[second:]), 0o600))
+	return path
 }

@@ -53,7 +53,7 @@ func readMemory(ctx context.Context, s *source.Source, r *Range, torch bool, log
 		_, err = m.Processes()
 	}
 	if err == nil && torch {
-		err = m.checkTorch()
+		err = m.checkTorch(s)
 	}
 	if err != nil {
 		m.Close()
@@ -76,9 +76,9 @@ func (m *memory) visitTensors(r *Range) func(*recording.Message) error {
 	}
 }
 
-func (m *memory) checkTorch() error {
+func (m *memory) checkTorch(s *source.Source) error {
 	list, err := m.Torch.Processes()
-	if len(list) == 0 {
+	if len(list) == 0 && !s.Chosen(schema.KindTensor) && !s.Empty() {
 		m.Missing = append(m.Missing, "no events of PyTorch's allocator are recorded: use the feature torch")
 	}
 	return err

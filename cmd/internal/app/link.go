@@ -125,6 +125,11 @@ func (l *link) failed(err error) {
 		}
 		return
 	}
+	if verb == "publish" && strings.HasPrefix(subject, "$JS.API.CONSUMER.DELETE.") {
+		// JetStream removes the consumers that gputap leaves, when they are idle.
+		l.log.Debug("this user has no permission to delete its JetStream consumer", "subject", subject)
+		return
+	}
 	remedy := "grant this user the permission on the server, or use credentials that have it"
 	if verb == "subscribe" && strings.HasPrefix(subject, strings.TrimSuffix(l.c.InboxPrefix, ".")) {
 		remedy = "set nats.inbox_prefix to the prefix in the permissions of this user"

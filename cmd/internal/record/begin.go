@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -56,12 +57,13 @@ func (r *Recorder) begin(ctx context.Context) ([]*source, error) {
 		return nil, err
 	}
 	for i, s := range sources { // this takes time: by now, all shards have their first messages
-		if first, _ := t.Find(s.shard); found.isNew() {
-			if err := r.addState(ctx, s, infos[i], checkpoints[s.shard], first.Generation == 1); err != nil {
+		if found.isNew() {
+			if err := r.addState(ctx, s, infos[i], checkpoints[s.shard], t); err != nil {
 				return nil, err
 			}
 		}
 	}
+	r.closed = nil
 	if err := r.writeBeginning(sources); err != nil {
 		return nil, err
 	}
@@ -156,18 +158,19 @@ func (r *Recorder) writeBeginning(sources []*source) error {
 }
 
 func (r *Recorder) log(sources []*source) {
-	incomplete := 0
+	incomplete, reasons := 0, map[string]int{} // shards
 	for _, s := range sources {
-		if s.stream.State == recording.KnowledgePartial && r.jobs == nil {
+		if s.stream.State == recording.KnowledgePartial && r.jobs == nil && s.lacks != "" {
 			incomplete++
+			reasons[s.lacks]++
 		}
 	}
 	r.mu.Lock()
 	r.stats.Incomplete, r.stats.Continued = incomplete, !r.out.found.isNew()
 	r.mu.Unlock()
 	r.Log.Info("recording", "file", r.out.path, "continued", !r.out.found.isNew(), "shards", len(sources))
-	if incomplete > 0 {
-		r.Log.Warn("the state at the beginning lacks events: earlier messages had been removed", "shards", incomplete)
+	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
+		r.Log.Warn("the state at the beginning lacks events: "+reason, "shards", reasons[reason])
 	}
 	if cut := r.out.found.Cut; cut > 0 && !r.out.found.isNew() {
 		r.Log.Warn("removed the incomplete end of the recording", "file", r.out.path, "bytes", cut)

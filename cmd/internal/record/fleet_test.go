@@ -171,9 +171,10 @@ func (f *fleet) recordAll(o Options) Stats {
 
 // file is the contents of a recording.
 type file struct {
-	messages []recording.Message // in the order of the file
-	live     map[string]int64    // of the state at its beginning
-	end      map[string]int64    // after its last message
+	messages []recording.Message      // in the order of the file
+	live     map[string]int64         // of the state at its beginning
+	liveIn   map[int]map[string]int64 // the same by shard
+	end      map[string]int64         // after its last message
 	streams  []recording.Stream
 	sections []recording.Section
 	evidence []string // of each process, at the end
@@ -197,7 +198,10 @@ func readFile(t testing.TB, path string) (f file) {
 		check(t, replays[s.Shard].Restore(s))
 		f.sections = append(f.sections, s)
 	}
-	f.live = liveOf(trackers)
+	f.live, f.liveIn = liveOf(trackers), map[int]map[string]int64{}
+	for number, of := range trackers {
+		f.liveIn[number] = liveOf(map[int]tracker{number: of})
+	}
 	for m, err := range r.Messages(recording.Filter{}) {
 		check(t, err)
 		m.Data = bytes.Clone(m.Data)

@@ -89,6 +89,7 @@ type Recorder struct {
 	found   chan []*source           // for shards that were added
 	replays map[int]*consumer.Replay // of each shard, with rotation
 	jobs    *recording.JobHosts      // nil without a selected job
+	closed  map[int]closedShard      // that were read so far, while Run begins
 
 	topologyTime  time.Duration // between two looks at the topology
 	noCheckpoints bool          // NATS does not let this user read checkpoints
@@ -106,7 +107,7 @@ func New(o Options) *Recorder {
 	o.Drain = cmp.Or(o.Drain, defaultDrain)
 	return &Recorder{
 		Options: o, ready: make(chan struct{}), in: make(chan *recording.Message, queued), ended: make(chan error),
-		found: make(chan []*source), replays: map[int]*consumer.Replay{},
+		found: make(chan []*source), replays: map[int]*consumer.Replay{}, closed: map[int]closedShard{},
 		stopping: make(chan struct{}), topologyTime: lookForShards,
 	}
 }

@@ -34,6 +34,7 @@ type source struct {
 	shard    int
 	stream   recording.Stream
 	position uint64 // no message up to here is still to be read
+	lacks    string // why the state at the beginning is partial; "": it is not, or that is unknown
 	js       jetstream.JetStream
 	log      *slog.Logger
 	filter   string // subject of the messages that NATS sends

@@ -37,25 +37,20 @@ func (t tracker) Restore(s consumer.Section) error {
 	return t.Tracker.Restore(s)
 }
 
-// addState adds the sections of leak up to the position of a source. firstGeneration says that no earlier shard may
-// have events of its hosts.
+// addState adds the sections of leak up to the position of a source.
 func (r *Recorder) addState(ctx context.Context, s *source, info *jetstream.StreamInfo, saved shard.SavedState,
-	firstGeneration bool) error {
+	t schema.Topology) error {
 	if !r.wantsState() {
 		s.stream.State = recording.KnowledgeNone
 		return nil
 	}
-	p, from := r.restore(s, info, saved, firstGeneration)
-	err := r.fold(ctx, p, s, from)
+	p, err := r.stateOf(ctx, s, info, saved, t)
 	if err != nil {
 		return err
 	}
 	s.stream.State = recording.KnowledgeComplete
 	if !p.Whole() {
 		s.stream.State = recording.KnowledgePartial
-		if from == before(info) {
-			s.stream.Since = info.State.FirstTime
-		}
 	}
 	if r.jobs != nil { // a host on which the job starts later begins in the middle of its batches
 		s.stream.State = recording.KnowledgePartial
@@ -72,10 +67,9 @@ func (r *Recorder) addState(ctx context.Context, s *source, info *jetstream.Stre
 	return nil
 }
 
-// restore returns a fold that has a checkpoint of leak, and up to where that goes. It returns an empty fold and the
-// beginning of the stream if the checkpoint cannot be used.
-func (r *Recorder) restore(s *source, info *jetstream.StreamInfo, saved shard.SavedState, firstGeneration bool) (
-	*consumer.Replay, uint64) {
+// restore returns a fold that has a checkpoint of leak, and up to where that goes. It returns nil and the beginning of
+// the stream if the checkpoint cannot be used.
+func (r *Recorder) restore(s *source, info *jetstream.StreamInfo, saved shard.SavedState) (*consumer.Replay, uint64) {
 	known := saved.Created.Equal(info.Created) || saved.Created.IsZero() && saved.Sequence == 0
 	if len(saved.State) > 0 && known && saved.Sequence <= s.position {
 		p := consumer.NewReplay(s.shard, newTracker(), before(info) <= saved.Sequence, r.Log)
@@ -90,8 +84,7 @@ func (r *Recorder) restore(s *source, info *jetstream.StreamInfo, saved shard.Sa
 		r.Log.Warn("cannot use the checkpoint of leak; rebuilding its state from the stream", "shard", s.shard,
 			"err", err)
 	}
-	whole := before(info) == 0 && firstGeneration
-	return consumer.NewReplay(s.shard, newTracker(), whole, r.Log), before(info)
+	return nil, before(info)
 }
 
 // ofJob returns a fold with only the hosts on which the selected job runs.

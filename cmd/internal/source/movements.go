@@ -24,6 +24,7 @@ type movements struct {
 	visit    func(*recording.Message) error
 	log      *slog.Logger
 	folds    map[int]*shardFold
+	begin    time.Time // of the range, or of the file if that is later; zero: unknown
 	missing  []string
 
 	decoder *schema.Decoder
@@ -39,12 +40,12 @@ type shardFold struct {
 	quality
 }
 
-// begin makes the fold report movements from now on, and first what is live.
-func (f *shardFold) begin() {
+// enter makes the fold report movements from now on, and first what is live since the beginning of the range.
+func (f *shardFold) enter(begin time.Time) {
 	if !f.within {
 		f.within = true
 		f.note(f.tracker.Report())
-		f.tracker.Live()
+		f.tracker.Live(begin)
 	}
 }
 
@@ -57,12 +58,15 @@ func (s *Source) Movements(ctx context.Context, r *Range, receiver func() func(*
 	visit func(*recording.Message) error, log *slog.Logger) (f Findings, missing []string, err error) {
 	m := &movements{source: s, receiver: receiver, visit: visit, log: log, folds: map[int]*shardFold{},
 		decoder: schema.NewDecoder()}
+	if s.ofBus {
+		m.begin = r.Since
+	}
 	if err = m.restore(); err == nil {
 		err = m.read(ctx, r)
 	}
 	var e evidence
 	for _, shard := range m.folds {
-		shard.begin() // the range may have no messages of the shard
+		shard.enter(m.begin) // the range may have no messages of the shard
 		shard.sum(shard.tracker.Report(), r, &f, &e)
 	}
 	s.addFindings(&f)
@@ -121,9 +125,15 @@ func (m *movements) read(ctx context.Context, r *Range) error {
 		if err != nil {
 			return err
 		}
+		if m.begin.IsZero() {
+			m.begin = message.Stored
+		}
+		if m.begin.Before(r.Since) {
+			m.begin = r.Since
+		}
 		f, within := m.fold(message.Shard), !message.Stored.Before(r.Since)
 		if within {
-			f.begin()
+			f.enter(m.begin)
 		}
 		f.Apply(&message)
 		if within && f.tracker.HasOlder() && isCall(&message) && m.decoder.Decode(message.Data, &m.batch) == nil {
@@ -180,8 +190,12 @@ func (s *Source) beginnings() (texts []string) {
 // Missing returns sentences about what the source lacks: messages of a bus, rows of an export, and each damage of the
 // file that was read so far.
 func (s *Source) Missing() (texts []string) {
-	if len(s.Streams) == 0 {
-		texts = append(texts, "the recording is empty")
+	switch {
+	case s.Empty():
+		texts = append(texts, s.emptyText())
+	case len(s.Streams) == 0:
+		texts = append(texts, "the recording has no block of streams: what it selected, and whether its state is "+
+			"complete, are unknown")
 	}
 	if s.lost != nil {
 		texts = append(texts, s.lost.Error())

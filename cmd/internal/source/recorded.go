@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/gputap/gputap/cmd/internal/record"
 	"github.com/gputap/gputap/schema"
 	"github.com/gputap/gputap/schema/recording"
 )
@@ -18,11 +19,45 @@ func (s *Source) Unrecorded(kinds ...schema.Kind) (texts []string) {
 					texts = append(texts, noTable(m.Name)+": "+m.Effect)
 				}
 			}
-		case len(s.Streams) > 0 && !s.Recorded(kind):
+		case len(s.Streams) > 0 && !s.Recorded(kind) && !s.Empty():
 			texts = append(texts, fmt.Sprintf("no events of the kind %s are recorded: use the feature %s", kind, kind))
 		}
 	}
 	return texts
+}
+
+// Empty reports whether a file has no message and no host in the state at its beginning, and is not damaged.
+func (s *Source) Empty() bool {
+	if s.ofBus || s.Nsight != nil {
+		return false
+	}
+	for range s.Messages(recording.Filter{}) {
+		return false
+	}
+	return !s.hasHost() && len(s.Damages) == 0
+}
+
+// emptyText says what an empty recording selected.
+func (s *Source) emptyText() string {
+	if text := record.SelectionText(&s.Selection); len(s.Streams) > 0 && text != "everything" {
+		return "the recording is empty: no message matched its selection (" + text + ")"
+	}
+	return "the recording is empty"
+}
+
+// hasHost reports whether the state at the beginning has a host.
+func (s *Source) hasHost() bool {
+	for section, err := range s.State() {
+		if err == nil && section.Fold == "leak" && section.Host != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// Chosen reports whether the user selected a kind for a recording. A command selects the kinds of a range of a bus.
+func (s *Source) Chosen(kind schema.Kind) bool {
+	return !s.ofBus && slices.Contains(s.Selection.Kinds, kind)
 }
 
 // Recorded reports whether a recording has a kind: its selection names the kind, or selects all kinds and there is a
@@ -34,12 +69,5 @@ func (s *Source) Recorded(kind schema.Kind) bool {
 	for _, err := range s.Messages(recording.Filter{Selection: recording.Selection{Kinds: []schema.Kind{kind}}}) {
 		return err == nil
 	}
-	if kind == schema.KindMemory {
-		for section, err := range s.State() {
-			if err == nil && section.Fold == "leak" && section.Host != "" {
-				return true
-			}
-		}
-	}
-	return false
+	return kind == schema.KindMemory && s.hasHost()
 }

@@ -123,7 +123,7 @@ func (r *copyRegression) judge(w *Window, of *route, m *moved) {
 	drop := max(float64(r.Percent)/100, min(4*1.4826*deviation/max(median, 1e-9), maxDrop))
 	odd := len(of.throughput.values) >= warmCopies && rate < (1-drop)*median && float64(m.bytes) <= 1.25*usual
 	k := r.key(w.Process, w.Process.State.UUID(of.gpu))
-	k.Detail = fmt.Sprintf("%s %d %d", of.direction, of.class, of.memory)
+	k.Detail = fmt.Sprintf("%s %d %d%s", of.direction, of.class, of.memory, w.Process.State.unnamed(of.gpu))
 	switch {
 	case !w.Complete:
 		if odd {

@@ -29,13 +29,16 @@ func (r *oom) note(e *Event, f *failure) {
 	}
 	of := &e.Process.State.gpus[e.GPU]
 	f.held, f.tensors, f.others = of.live, of.tensors, f.others[:0]
-	if of.uuid == "" {
+	if of.name == "" {
+		f.held = 0 // that may be memory of several GPUs
+	}
+	if e.Process.State.UUID(e.GPU) == "" {
 		return
 	}
 	r.set.scratch = r.set.of(r.set.scratch[:0], f.alert.HostID())
 	for _, p := range r.set.scratch {
 		for i := range p.State.gpus {
-			if g := &p.State.gpus[i]; p != e.Process && g.uuid == of.uuid && g.live > 0 {
+			if g := &p.State.gpus[i]; p != e.Process && g.name == of.name && g.live > 0 {
 				f.hold(holder{p.ID.PID, p.Comm, g.live})
 			}
 		}
@@ -55,7 +58,10 @@ func (f *failure) hold(h holder) {
 }
 
 // holders tells who held the GPU when the driver refused.
-func (f *failure) holders() string {
+func (f *failure) holders(s *State) string {
+	if s.gpus[f.gpu].name == "" {
+		return "The GPU is unknown; the report of gputap-leak has the processes that hold GPUs."
+	}
 	when := "At the refusal"
 	if f.alert.Repeats > 0 {
 		when = "At the last refusal"

@@ -125,7 +125,7 @@ func (r *oom) recovered(p *Process, f *failure, at time.Time, seq uint64, how st
 
 func (r *oom) keyOf(p *Process, f *failure) alert.Key {
 	k := r.key(p, f.alert.GPU)
-	if f.onHost {
+	if k.Detail = p.State.unnamed(f.gpu); f.onHost {
 		k.GPU, k.Detail = "", "host"
 	}
 	return k
@@ -167,7 +167,7 @@ func (r *oom) critical(p *Process, f *failure, at time.Time, h *Host, until stri
 	if f.onHost {
 		parts = append(parts, "Check the host's free memory and locked memory, then request less.")
 	} else {
-		parts = append(parts, f.holders(), f.advice())
+		parts = append(parts, f.holders(&p.State), f.advice())
 	}
 	a.Message = strings.Join(parts, " ")
 	f.alert = a

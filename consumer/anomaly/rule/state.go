@@ -1,7 +1,10 @@
 package rule
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/snapshot"
@@ -45,7 +48,7 @@ type Counts struct {
 
 // gpu is a GPU that the process named, with its live large allocations.
 type gpu struct {
-	uuid string
+	name string // its UUID; of an unknown UUID its ordinal, as in ordinals; "": both are unknown
 	size uint64 // 0: unknown
 	live uint64 // bytes
 
@@ -54,6 +57,14 @@ type gpu struct {
 
 // maxGPUs limits the GPUs of a process. Further ones count as the last.
 const maxGPUs = 32
+
+// ordinals are the names of GPUs of unknown UUIDs, by their numbers in the process.
+var ordinals = func() (names [maxGPUs]string) {
+	for i := range names {
+		names[i] = fmt.Sprint("#", i)
+	}
+	return names
+}()
 
 // Renew begins anew: the process has a new image, of which everything was seen.
 func (s *State) Renew(h *Host) { *s = State{known: true, sizes: sizes{gaps: h.gaps}} }
@@ -67,11 +78,13 @@ func (s *State) HasLarge() bool { return len(s.large) > 0 }
 // GPU returns the index of a GPU of a batch; index is 0 if it is unknown, else 1 + an index into b.GPUs.
 func (s *State) GPU(b *schema.Batch, index uint32) int {
 	var of schema.GPU
+	name := ""
 	if index > 0 {
 		of = b.GPUs[index-1]
+		name = cmp.Or(of.UUID, ordinals[min(of.Ordinal, maxGPUs-1)])
 	}
 	for i := range s.gpus {
-		if s.gpus[i].uuid == of.UUID {
+		if s.gpus[i].name == name {
 			s.gpus[i].size = max(s.gpus[i].size, of.Bytes)
 			return i
 		}
@@ -79,12 +92,26 @@ func (s *State) GPU(b *schema.Batch, index uint32) int {
 	if len(s.gpus) == maxGPUs {
 		return maxGPUs - 1
 	}
-	s.gpus = append(s.gpus, gpu{uuid: of.UUID, size: of.Bytes})
+	s.gpus = append(s.gpus, gpu{name: name, size: of.Bytes})
 	return len(s.gpus) - 1
 }
 
 // UUID returns the UUID of a GPU, "" if unknown.
-func (s *State) UUID(gpu int) string { return s.gpus[gpu].uuid }
+func (s *State) UUID(gpu int) string {
+	if s.unnamed(gpu) != "" {
+		return ""
+	}
+	return s.gpus[gpu].name
+}
+
+// unnamed returns the ordinal of a GPU whose UUID is unknown, as in ordinals; "": its UUID is known, or its ordinal is
+// unknown, too.
+func (s *State) unnamed(gpu int) string {
+	if name := s.gpus[gpu].name; strings.HasPrefix(name, "#") {
+		return name
+	}
+	return ""
+}
 
 // Tensors tells the totals of PyTorch's allocator on a GPU at a time.
 func (s *State) Tensors(gpu int, at schema.KTime, allocated, reserved uint64) {
@@ -118,7 +145,7 @@ func (s *State) Code(c *snapshot.Codec, id snapshot.HostID) {
 	snapshot.Uint(c, &s.launched)
 	c.Bool(&s.known, &s.late)
 	snapshot.List(c, &s.gpus, 6, func(g *gpu) {
-		c.String(&g.uuid)
+		c.String(&g.name)
 		snapshot.Uint(c, &g.size, &g.live)
 		g.tensors.code(c)
 	})
