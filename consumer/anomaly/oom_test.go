@@ -314,9 +314,9 @@ func TestOutOfMemoryOfUnknownGPUs(t *testing.T) {
 		want          string
 	}{
 		"numbers": {&schema.GPU{}, &schema.GPU{Ordinal: 1}, ends + "At the refusal it held 2 GiB of the GPU itself; " +
-			"the report of gputap-leak has the processes that hold the GPU. Free memory there or request less."},
+			"the report of gputap-leak has the processes that hold the GPU. Free memory on that GPU, or request less."},
 		"nothing is known": {nil, nil, ends + "The GPU is unknown; the report of gputap-leak has the processes that " +
-			"hold GPUs. Free memory there or request less."},
+			"hold GPUs. Free memory on that GPU, or request less."},
 	} {
 		for _, disturb := range []bool{false, true} {
 			w := newWorld(t, everything)

@@ -334,7 +334,9 @@ func numbers(t *testing.T, l *Local) string {
 		lines = append(lines, fmt.Sprint(a.Rule, a.Severity, a.State, a.PID, a.Bytes, a.Value, a.Time))
 	}
 	for _, h := range s.Hosts {
-		lines = append(lines, fmt.Sprint(h.Lost, h.LateProcesses, h.GPUs, h.LastEvent))
+		line, err := json.Marshal([]any{h.Lost, h.LateProcesses, h.GPUs, h.LastEvent})
+		check(t, err)
+		lines = append(lines, string(line))
 	}
 	if len(s.Alerts) == 0 || len(s.Hosts) != 10 {
 		t.Errorf("%d alerts, %d hosts", len(s.Alerts), len(s.Hosts))
