@@ -144,7 +144,8 @@ func complete(text string) bool {
 // TestFencesNameTheirLanguage keeps commands in the blocks that TestPaste runs.
 func TestFencesNameTheirLanguage(t *testing.T) {
 	t.Parallel()
-	languages := []string{"console", "sh", "text", "yaml", "json", "go", "c", "python", "hex", "mermaid", "promql", "sql"}
+	languages := []string{"console", "sh", "text", "yaml", "json", "go", "c", "python", "hex", "mermaid", "promql",
+		"sql"}
 	for _, p := range pages(t) {
 		for _, b := range p.blocks {
 			if !slices.Contains(languages, b.language) {
