@@ -26,7 +26,7 @@ func TestGetShowsWhatRunReports(t *testing.T) {
 	defer func() { _ = run.Process.Kill() }()
 	pid := strconv.Itoa(run.Process.Pid)
 	processes := func() (list []map[string]any) {
-		stdout, _, status := gputap(t, "get", "processes", "--pid", pid, "--comm", "workload", "-o", "json")
+		stdout, _, status := gputap(t, "get", "processes", "--pid", pid, "-o", "json")
 		var answer struct{ Items []map[string]any }
 		if status == 0 && json.Unmarshal([]byte(stdout), &answer) != nil {
 			t.Fatalf("not JSON: %s", stdout)
