@@ -32,7 +32,7 @@ type checkpointer struct {
 	unsaved  bool // the state differs from the manifest's although nothing was folded
 	cost     time.Duration
 
-	written atomic.Pointer[time.Time] // when the last checkpoint was written; read by scrapes
+	written atomic.Pointer[time.Time] // when a checkpoint last had all that was folded; read by scrapes
 	bytes   atomic.Int64              // of the last checkpoint; read by scrapes
 }
 
@@ -52,8 +52,12 @@ func (c *checkpointer) checkpointIfDue(ctx context.Context) error {
 	if time.Now().Before(c.retry) {
 		return c.failure
 	}
-	if !c.unsaved && (time.Since(*c.written.Load()) < max(c.every, 20*c.cost) ||
-		c.reader.Applied() == c.manifest.Sequence) {
+	if !c.unsaved && c.reader.Applied() == c.manifest.Sequence {
+		now := time.Now() // a shard without messages has no old checkpoint
+		c.written.Store(&now)
+		return nil
+	}
+	if !c.unsaved && time.Since(*c.written.Load()) < max(c.every, 20*c.cost) {
 		return nil
 	}
 	if !c.store.js.Conn().IsConnected() {

@@ -108,11 +108,17 @@ func TestCheckpointsAreDue(t *testing.T) {
 			if tt.folded {
 				reader.at.Sequence = 1
 			}
+			old := time.Now().Add(-10 * time.Minute)
+			c.written.Store(&old)
 			if err := c.checkpointIfDue(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if due := c.counters.Commits.Load() == 1; due != tt.due {
 				t.Errorf("written: %t, want %t", due, tt.due)
+			}
+			// A shard in which nothing happens has no old checkpoint.
+			if isOld := c.written.Load().Equal(old); isOld != (tt.folded && !tt.due) {
+				t.Errorf("the checkpoint is old: %t", isOld)
 			}
 		})
 	}

@@ -109,7 +109,7 @@ type Owned struct {
 	Epoch      uint64 // of the claim
 	Reader     Reader
 	Superseded bool      // a shard of a later generation, which is owned too, has inherited its hosts
-	Written    time.Time // when the last checkpoint was written
+	Written    time.Time // when a checkpoint last had all that was folded
 	Bytes      int64     // of the last checkpoint
 }
 

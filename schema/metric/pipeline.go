@@ -111,7 +111,7 @@ var consumerFamilies = slices.Concat(
 			"Batches from before the first one read of a producer run that do not count as lost, by reason."},
 		row{"gputap_consumer_producer_lost_events_total", Counter, []string{"reason"},
 			"Events that producers counted as lost, by cause."},
-		row{"gputap_consumer_checkpoint_age_seconds", Gauge, nil, "Time since the last checkpoint of the shard."},
+		row{"gputap_consumer_checkpoint_age_seconds", Gauge, nil, "Time since a checkpoint of the shard had all that was folded."},
 		row{"gputap_consumer_checkpoint_bytes", Gauge, nil, "Size of the shard's last checkpoint."},
 		row{"gputap_consumer_event_delay_seconds", Histogram, nil,
 			"Age of a batch's last event when the batch was applied."},

@@ -58,7 +58,7 @@ type FoldHealth struct {
 	Instances  int        `json:"instances"`  // that answered
 	Lag        *uint64    `json:"lag"`        // messages that are stored and not read; null: no shard answered
 	Lagging    []int      `json:"lagging"`    // shards with 1,000 such messages or more
-	Checkpoint *time.Time `json:"checkpoint"` // the oldest of all shards; null: the states are not saved
+	Checkpoint *time.Time `json:"checkpoint"` // the oldest that has all of a shard; null: the states are not saved
 	Invalid    *uint64    `json:"invalid"`    // batches that the fold could not use; null as lag
 }
 

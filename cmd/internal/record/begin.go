@@ -56,6 +56,9 @@ func (r *Recorder) begin(ctx context.Context) ([]*source, error) {
 	if err != nil {
 		return nil, err
 	}
+	if found.isNew() {
+		sources, infos = withMessages(sources, infos, t)
+	}
 	for i, s := range sources { // this takes time: by now, all shards have their first messages
 		if found.isNew() {
 			if err := r.addState(ctx, s, infos[i], checkpoints[s.shard], t); err != nil {
@@ -69,6 +72,17 @@ func (r *Recorder) begin(ctx context.Context) ([]*source, error) {
 	}
 	r.log(sources)
 	return sources, nil
+}
+
+// withMessages leaves out the closed shards without a message to record: the states of later shards have their hosts.
+func withMessages(sources []*source, infos []*jetstream.StreamInfo, t schema.Topology) (
+	with []*source, of []*jetstream.StreamInfo) {
+	for i, s := range sources {
+		if slices.Contains(t.Numbers(), s.shard) || !infos[i].Config.Sealed || s.position < infos[i].State.LastSeq {
+			with, of = append(with, s), append(of, infos[i])
+		}
+	}
+	return with, of
 }
 
 // place returns a source for each shard whose stream exists, placed before its first message.

@@ -60,6 +60,10 @@ func TestStateAfterTheShardsChanged(t *testing.T) {
 			if !row.removed {
 				expectLive(t, "at the beginning", f.liveNow(got), live)
 			}
+			if len(got.streams) != f.topology.Shards { // else the hosts of closed shards would count twice
+				t.Errorf("%d shards are recorded, want the %d of the newest generation", len(got.streams),
+					f.topology.Shards)
+			}
 			if strings.Contains(logged, "and generation 2, which had the events from before, was removed") !=
 				row.removed || strings.Contains(logged, removedMessages) || (s.Incomplete > 0) != row.removed {
 				t.Errorf("%d shards are incomplete, and the log is\n%s", s.Incomplete, logged)

@@ -31,6 +31,7 @@ type quality struct {
 type evidence struct {
 	selected          bool // there is a process
 	late, gap, silent uint64
+	moved             uint64 // processes with events in two shards
 }
 
 // note takes the state at the beginning of the range.
@@ -113,6 +114,10 @@ func (e *evidence) missing() (texts []string) {
 	}
 	if e.gap > 0 {
 		texts = append(texts, "events of "+app.Plural(e.gap, "process", "processes")+" were lost")
+	}
+	if e.moved > 0 {
+		texts = append(texts, "the number of shards changed within the range, and "+app.Plural(e.moved, "process",
+			"processes")+" moved to another shard: the figures are wrong, so choose a range before or after the change")
 	}
 	return texts
 }

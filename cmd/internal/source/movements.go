@@ -65,9 +65,19 @@ func (s *Source) Movements(ctx context.Context, r *Range, receiver func() func(*
 		err = m.read(ctx, r)
 	}
 	var e evidence
+	seen := map[schema.ProcessID]bool{}
 	for _, shard := range m.folds {
 		shard.enter(m.begin) // the range may have no messages of the shard
-		shard.sum(shard.tracker.Report(), r, &f, &e)
+		report := shard.tracker.Report()
+		shard.sum(report, r, &f, &e)
+		for i := range report.Processes {
+			if p := &report.Processes[i]; r.Selects(&p.Info) {
+				if seen[p.ID] {
+					e.moved++
+				}
+				seen[p.ID] = true
+			}
+		}
 	}
 	s.addFindings(&f)
 	var unselected []string
