@@ -41,8 +41,9 @@ var docs = map[string]string{
 	"producer.drain_timeout": "time to publish the last batches at exit",
 	"producer.jobs": "find the job and rank of each process by its pod, and by variables of Slurm, torchrun and MPI " +
 		"in its environment",
-	"producer.filter.comm": "watch only processes with these names, as ps -o comm prints them; " +
-		"a process must pass every filter that is set",
+	"producer.filter.comm": "watch only processes with these names, without patterns, as ps -o comm prints " +
+		"them at a thread's first CUDA call: not for programs that rename themselves; a process must pass every filter " +
+		"that is set",
 	"producer.filter.pid": "watch only these running processes (a list of pids)",
 	"producer.filter.uid": "watch only processes of these users (numbers or names)",
 	"producer.filter.container": "watch only these containers: an id, 12 or more of its first digits, " +
