@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Chooses the watched processes. Evaluated at the first call of each thread, and again after an exec. */
+/* Chooses the watched processes. Evaluated at the first call of each thread until one has passed, and again after an
+ * exec. */
 #ifndef GPUTAP_FILTER_H
 #define GPUTAP_FILTER_H
 

@@ -64,6 +64,8 @@ struct process_state {
 	u64 time;
 	u32 captures;        /* open captures */
 	u32 captures_before; /* number of the latest capture when the process or its image started */
+	u32 passed;          /* 1: a thread of this image passed the filter, so its later threads do, too */
+	u32 zero;
 };
 
 /* Processes that made a call. Only their ends are recorded. */

@@ -89,6 +89,7 @@ int process_exec(u64 *ctx)
 	close_captures(p->captures);
 	p->captures = 0;
 	p->captures_before = captures_begun;
+	p->passed = 0;
 	submit_thread(task, RECORD_END, 0);
 	return 0;
 }

@@ -163,12 +163,15 @@ static __noinline struct thread_state *first_call(struct task_struct *task)
 		lost(LOST_STATE);
 		return NULL;
 	}
-	if (!wanted(task)) {
+	u32 tgid = task->tgid;
+	struct process_state *known = bpf_map_lookup_elem(&processes, &tgid);
+	if (!(known && known->passed) && !wanted(task)) {
 		s->announced = IGNORED;
 		return NULL;
 	}
-	u32 tgid = task->tgid;
-	struct process_state p = {.time = bpf_ktime_get_boot_ns(), .captures_before = captures_begun};
+	if (known)
+		known->passed = 1;
+	struct process_state p = {.time = bpf_ktime_get_boot_ns(), .captures_before = captures_begun, .passed = 1};
 	/* int, because Linux before 6.4 leaves the upper half of the result unset */
 	int err = bpf_map_update_elem(&processes, &tgid, &p, BPF_NOEXIST);
 	if (err && err != -EEXIST)

@@ -206,6 +206,23 @@ func TestFilterIsAppliedAgainAfterExec(t *testing.T) {
 	}
 }
 
+// TestFilterSurvivesARename: a process passes as a whole, also the threads that begin under another name.
+func TestFilterSurvivesARename(t *testing.T) {
+	cfg := config.DefaultProducer()
+	cfg.Filter.Comm = []string{"workload"}
+	cmd := exec.Command(producertest.Built(t, "workload"), "hard-rename")
+	messages := watchWith(t, cfg, slog.New(slog.DiscardHandler), func(*Producer) { run(t, cmd) })
+	events := map[schema.Op]int{}
+	each(t, messages, schema.KindMemory, func(b *schema.Batch) {
+		for i := range b.Events {
+			events[b.Calls[b.Memory(i).Call].Op]++
+		}
+	})
+	if events[schema.OpAlloc] != 2 || events[schema.OpFree] != 1 {
+		t.Errorf("got %v, want 2 allocations and 1 free", events)
+	}
+}
+
 // TestFilterOfLaterGroups: a container that starts while gputap runs is seen from its first call, whether Linux reports
 // its control group or gputap finds it by polling.
 func TestFilterOfLaterGroups(t *testing.T) {

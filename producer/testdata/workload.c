@@ -39,6 +39,8 @@ static const struct {
 	{ "hard-fork", "live child-gone freed", "a forked child holds its own block and frees its parent's", hard_fork },
 	{ "hard-exec", "live second", "3 blocks are lost by exec; the new image allocates 1", hard_exec },
 	{ "hard-exec-second", "second", "the program that hard-exec executes", hard_exec_second },
+	{ "hard-rename", "live freed", "main allocates 2 blocks; a thread that starts after a rename frees 1",
+	  hard_rename },
 	{ "hard-pidreuse", "first live",
 	  "two processes with one pid, one after the other (exit 77: not permitted)", hard_pidreuse },
 	{ "hard-late", "attached live", "4 blocks before the tracer attaches, then 2 freed and 1 more", hard_late },

@@ -101,6 +101,7 @@ void hard_race(void);
 void hard_fork(void);
 void hard_exec(void);
 void hard_exec_second(void);
+void hard_rename(void);
 void hard_pidreuse(void);
 void hard_late(void);
 void hard_kill(void);

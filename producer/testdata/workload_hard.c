@@ -175,6 +175,25 @@ void hard_exec(void)
 	must("exec", execl("/proc/self/exe", "workload", "hard-exec-second", options.steps ? "--steps" : NULL, NULL));
 }
 
+static void *free_it(void *arg)
+{
+	release((CUdeviceptr)arg);
+	return NULL;
+}
+
+void hard_rename(void)
+{
+	open_gpu();
+	CUdeviceptr first = allocate(1 * MB);
+	allocate(2 * MB);
+	live(3 * MB, 2);
+	step("live");
+	pthread_setname_np(pthread_self(), "renamed");
+	join_thread(start_thread("worker", free_it, (void *)first));
+	live(2 * MB, 1);
+	step("freed");
+}
+
 void hard_exec_second(void)
 {
 	open_gpu();

@@ -29,6 +29,7 @@ var hardParts = []part{
 		}},
 	{workload: "hard-fork", steps: []step{{name: "live"}}},
 	{workload: "hard-exec", steps: []step{{name: "live"}, {name: "second"}}},
+	{workload: "hard-rename", steps: []step{{name: "live"}, {name: "freed"}}},
 	{workload: "hard-pidreuse",
 		end: func(s *stage) checks {
 			processes, most := map[uint32]int{}, 0
