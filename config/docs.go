@@ -42,8 +42,7 @@ var docs = map[string]string{
 	"producer.jobs": "find the job and rank of each process by its pod, and by variables of Slurm, torchrun and MPI " +
 		"in its environment",
 	"producer.filter.comm": "watch only processes with these names, without patterns, as ps -o comm prints " +
-		"them at a thread's first CUDA call: not for programs that rename themselves; a process must pass every filter " +
-		"that is set",
+		"them at their first CUDA call; a process must pass every filter that is set",
 	"producer.filter.pid": "watch only these running processes (a list of pids)",
 	"producer.filter.uid": "watch only processes of these users (numbers or names)",
 	"producer.filter.container": "watch only these containers: an id, 12 or more of its first digits, " +

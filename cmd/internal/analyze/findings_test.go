@@ -98,7 +98,8 @@ func TestChangeOfShardsWithinTheRange(t *testing.T) {
 	path := recordingOf(t, 2, nil, messages...)
 	for args, want := range map[string]int{"--pid 7": 1, "--pid 8": 0} {
 		_, err := typed(t, append([]string{"leakage", path}, strings.Fields(args)...)...)
-		if app.ExitCode(err) != 4 || strings.Count(err.Error(), "the number of shards changed within the range") != want {
+		if app.ExitCode(err) != 4 ||
+			strings.Count(err.Error(), "the number of shards changed within the range") != want {
 			t.Errorf("%s: %v", args, err)
 		}
 	}
