@@ -233,11 +233,11 @@ func TestProcessMapFull(t *testing.T) {
 }
 
 // states cuts bytes into the values of a map.
-func states(raw []byte, size int) [][16]byte {
-	if size != 16 {
+func states(raw []byte, size int) [][24]byte {
+	if size != 24 {
 		panic("struct process_state has another size")
 	}
-	return make([][16]byte, len(raw)/size)
+	return make([][24]byte, len(raw)/size)
 }
 
 // TestCaptureMapsFull: more CUDA events in captures, and more captures of killed processes, than Linux remembers do not
