@@ -184,7 +184,7 @@ func TestRecordPageHasEveryKey(t *testing.T) {
 		record.KindCount{}, record.State{}, record.Damage{})
 }
 
-// TestEmptyRecordingIsAWarning: a mistyped host must not go unnoticed, but no error either.
+// TestEmptyRecordingIsAWarning: record warns of a mistyped host, and ends with status 0.
 func TestEmptyRecordingIsAWarning(t *testing.T) {
 	t.Parallel()
 	url, _ := newBus(t, server.Options{JetStream: true})

@@ -135,8 +135,8 @@ type topology struct {
 	stored time.Time // when NATS stored it; zero: unknown
 }
 
-// askEach asks all questions at the same time, each all shards of the newest generation. A fold that does not answer
-// so costs no other fold its time.
+// askEach asks all questions at the same time, each all shards of the newest generation. So a fold
+// that does not answer delays no other.
 func (f *Fleet) askEach(ctx context.Context, questions []asked) (
 	answers []*query.Answer, shards *topology, err error,
 ) {
