@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -25,6 +26,21 @@ func smallDisk(t *testing.T, size string) string {
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	return dir
+}
+
+// remount changes the flags of a small disk. A program that another test starts has the files of this process until its
+// exec ends, also those open for writing: until then the kernel does not make a disk read-only.
+func remount(t *testing.T, disk string, flags uintptr) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		err := unix.Mount("tmpfs", disk, "tmpfs", unix.MS_REMOUNT|flags, "")
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, unix.EBUSY) || time.Now().After(deadline) {
+			t.Fatalf("the disk cannot be mounted anew: %v", err)
+		}
+	}
 }
 
 // fillDisk appends batches of a kind until the disk fails, and returns how many were stored.
@@ -115,13 +131,7 @@ func TestFullDiskDropsLessPrecious(t *testing.T) {
 func TestReadOnlyDisk(t *testing.T) {
 	t.Parallel()
 	disk := smallDisk(t, "8m")
-	remount := func(flags uintptr) {
-		t.Helper()
-		if err := unix.Mount("tmpfs", disk, "tmpfs", unix.MS_REMOUNT|flags, ""); err != nil {
-			t.Fatal(err)
-		}
-	}
-	remount(unix.MS_RDONLY)
+	remount(t, disk, unix.MS_RDONLY)
 	log := &logged{}
 	opts := options(filepath.Join(disk, "outbox"))
 	opts.Log = log.logger()
@@ -132,11 +142,11 @@ func TestReadOnlyDisk(t *testing.T) {
 	if o.syncNow(); log.count("not writable") != 1 || log.count("mount its disk writable") != 1 {
 		t.Errorf("the log has %s", &log.text)
 	}
-	remount(0)
+	remount(t, disk, 0)
 	o.syncNow()
 	fill(t, o, memory, 2, 20, 1000)
 	o.Close()
-	remount(unix.MS_RDONLY)
+	remount(t, disk, unix.MS_RDONLY)
 	o = open(t, opts)
 	if put(o, memory, 21, 1000) == nil || o.Stats().Bypass[memory] || o.Stats().Bypass[launch] {
 		t.Error("a new batch is stored, or may pass those of earlier runs")
@@ -146,7 +156,7 @@ func TestReadOnlyDisk(t *testing.T) {
 		t.Error("a new batch may not pass although none is left")
 	}
 	o.syncNow()
-	remount(0)
+	remount(t, disk, 0)
 	o.syncNow()
 	if left := files(t, opts.Dir, "*.memory"); len(left) > 0 {
 		t.Errorf("files are left: %v", left)
@@ -161,9 +171,7 @@ func TestReadOnlyDisk(t *testing.T) {
 func TestDiskComesLater(t *testing.T) {
 	t.Parallel()
 	disk := smallDisk(t, "1m")
-	if err := unix.Mount("tmpfs", disk, "tmpfs", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
-		t.Fatal(err)
-	}
+	remount(t, disk, unix.MS_RDONLY)
 	opts := options(filepath.Join(disk, "outbox"))
 	changed := false
 	opts.Changed = func() { changed = true }
