@@ -160,7 +160,7 @@ func TestWatchCgroupsReportsInode(t *testing.T) {
 	}
 	defer os.Remove(dir + name)
 	for {
-		id, path, err := watch.Next(time.Now().Add(10 * time.Second))
+		id, path, err := watch.Next(time.Now().Add(time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}

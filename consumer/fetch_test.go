@@ -121,7 +121,7 @@ func TestRecreatedStreamIsReadFromItsBeginning(t *testing.T) {
 	publishMemory(t, js, 5, 6, 7) // 5 was not acked when the stream went
 	select {
 	case <-fold.until:
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 	}
 	expect(t, fold, upTo(7)...)
 	if s := c.Stats(); s.Missing != 0 || s.Duplicates != 1 {
@@ -156,7 +156,7 @@ func TestLostEndOfStreamIsReadAgain(t *testing.T) {
 	b.Start()
 	select {
 	case <-fold.until:
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 	}
 	expect(t, fold, upTo(8)...)
 	if s := c.Stats(); s.Missing != 0 || s.Duplicates != 3 {

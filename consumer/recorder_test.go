@@ -94,7 +94,7 @@ func start(t testing.TB, js jetstream.JetStream, fold Fold, opts ReaderOptions) 
 
 func wait(t testing.TB, c *Reader, sequence uint64) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := c.WaitFor(ctx, sequence); err != nil {
 		t.Fatal(err)

@@ -49,7 +49,7 @@ func smallFor(t *testing.T, features []string, libraries ...string) *Producer {
 
 func (p *Producer) steps(t *testing.T, until func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !until(); {
+	for end := time.Now().Add(time.Minute); !until(); {
 		if time.Now().After(end) {
 			t.Fatal("it never comes")
 		}

@@ -42,7 +42,7 @@ func TestGetShowsWhatRunReports(t *testing.T) {
 		}
 		return nil
 	}
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	await := func(what string, ok func() bool) {
 		t.Helper()
 		for !ok() {
@@ -100,7 +100,7 @@ func TestRunStoresItsAlerts(t *testing.T) {
 	}
 	defer func() { _ = run.Process.Kill() }()
 	pid := strconv.Itoa(run.Process.Pid)
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	history := func(want int) (items []map[string]any) {
 		for len(items) < want || items == nil {
 			stdout, _, status := gputap(t, "get", "alerts", "--since", "1h", "--comm", "workload", "--pid", pid, "-o",

@@ -32,7 +32,7 @@ func smallDisk(t *testing.T, size string) string {
 // exec ends, also those open for writing: until then the kernel does not make a disk read-only.
 func remount(t *testing.T, disk string, flags uintptr) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		err := unix.Mount("tmpfs", disk, "tmpfs", unix.MS_REMOUNT|flags, "")
 		if err == nil {
 			return

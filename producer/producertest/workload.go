@@ -121,7 +121,7 @@ func (s *Steps) Finish() uint32 {
 // Eventually waits until a condition holds, for at most ten seconds.
 func Eventually(t testing.TB, condition string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("never: %s", condition)
 		}

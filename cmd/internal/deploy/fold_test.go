@@ -112,7 +112,7 @@ func readShard(t *testing.T, js jetstream.JetStream, name string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		saved, err := shard.Saved(ctx, js, name, 0)
 		check(t, err)
 		if saved.Sequence >= 2 && saved.Epoch > before.Epoch {

@@ -149,7 +149,7 @@ func request(t *testing.T, nc *nats.Conn, subject string, body any) (answer serv
 	t.Helper()
 	data, err := json.Marshal(body)
 	check(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	m, err := nc.RequestWithContext(ctx, subject, data)
 	check(t, err)

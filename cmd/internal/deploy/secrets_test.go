@@ -72,7 +72,7 @@ func build(t *testing.T) (dir string) {
 // says runs a program until it ends or has printed something, and returns everything that it printed.
 func says(t *testing.T, until string, env []string, program string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = append(os.Environ(), env...)

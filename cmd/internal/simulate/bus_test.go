@@ -145,9 +145,9 @@ func start(t testing.TB, o Options) (s *Simulator, wait func()) {
 // eventually waits for a condition.
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: did not happen within 30 s", what)
+			t.Fatalf("%s: did not happen within a minute", what)
 		}
 	}
 }
