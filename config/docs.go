@@ -56,7 +56,7 @@ var docs = map[string]string{
 		"(-1: share all shards and their checkpoints with the other instances)",
 	"consumer.from": "where to start reading with consumer.shard: all, new, or a time on the server (RFC 3339)",
 	"consumer.pull_max_bytes": "largest size of the messages in flight for each shard; " +
-		"divided when one instance reads more than four shards",
+		"less if the bus has more than four shards: 32 MiB divided by their number, but at least 1 MiB",
 	"consumer.display_interval": "time between two reports on standard output (0: no reports)",
 
 	"leak.window": "length of the windows of verdicts, at least 1s; a leak is suspect after 30 of them, so use more " +
