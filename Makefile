@@ -80,7 +80,7 @@ test-chaos: ## disturb a fleet of real processes and compare it with the truth; 
 	$(GO) run ./cmd/internal/harness/chaos -seed $(SEED) $(CHAOS)
 
 SCALE ?=
-bench-scale: ## measure how far gputap scales on one machine; SCALE="-events 300e6 …": docs/scaling.md
+bench-scale: ## measure how far gputap scales on one machine; SCALE="-events 300e6 …": docs/measurements/scaling.md
 	$(GO) run ./cmd/internal/harness/scale $(SCALE)
 
 # What bench-scale needs on a machine without Go.

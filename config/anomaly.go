@@ -180,7 +180,6 @@ func (a Anomaly) checkRanges() error {
 		"copy_regression", "pageable_copies", "straggler")
 }
 
-// validate checks the patterns in a section.
 // validate checks the patterns, and the rules that some of them name.
 func (e Exclude) validate(section string, rules ...string) error {
 	for key, patterns := range map[string][]string{"comm": e.Comm, "user": e.User, "job": e.Job} {

@@ -56,12 +56,12 @@ var docs = map[string]string{
 		"(-1: share all shards and their checkpoints with the other instances)",
 	"consumer.from": "where to start reading with consumer.shard: all, new, or a time on the server (RFC 3339)",
 	"consumer.pull_max_bytes": "largest size of the messages in flight for each shard; " +
-		"divided when one instance reads more than four shards",
+		"less if the bus has more than four shards: 32 MiB divided by their number, but at least 1 MiB",
 	"consumer.display_interval": "time between two reports on standard output (0: no reports)",
 
 	"leak.window": "length of the windows of verdicts, at least 1s; a leak is suspect after 30 of them, so use more " +
 		"than a thirtieth of the longest time that a model or a cache takes to load",
-	"leak.keep_ended": "time for which reports keep an ended process (0: always)",
+	"leak.keep_ended": "time for which reports keep an ended process (0: for ever)",
 	"leak.mode": "mode of both rules: off, observe (alerts have severity info), alert, or default (each rule " +
 		"its own)",
 	"leak.cooldown": "time after an alert cleared in which the same finding raises no other",
@@ -76,16 +76,17 @@ var docs = map[string]string{
 		"more",
 	"anomaly.mode": "mode of all rules: off, observe (alerts have severity info), alert, or default (each rule " +
 		"its own)",
-	"anomaly.warmup":   "time after the start of a process in which no allocation size is an outlier",
+	"anomaly.warmup":   "time after the start of a process in which alloc_size raises no alert about it",
 	"anomaly.cooldown": "time after an alert cleared in which the same finding raises no other",
 	"anomaly.exclude.comm": "commands about which no alert is raised: patterns such as bench*, or for one rule " +
 		"alloc_size=bench*",
 	"anomaly.exclude.user": "users about whose processes no alert is raised (patterns)",
 	"anomaly.exclude.job":  "jobs about whose processes no alert is raised (patterns)",
 
-	"anomaly.rules.alloc_size.mode":        "one allocation is far larger than all before: off, observe or alert",
-	"anomaly.rules.alloc_size.min_bytes":   "smallest allocation that is odd",
-	"anomaly.rules.alloc_size.factor":      "an odd allocation is so many times as large as the largest before",
+	"anomaly.rules.alloc_size.mode":      "one allocation is far larger than all before: off, observe or alert",
+	"anomaly.rules.alloc_size.min_bytes": "smallest allocation that is odd",
+	"anomaly.rules.alloc_size.factor": "an allocation is odd if it is this many times as large as the largest " +
+		"before",
 	"anomaly.rules.alloc_size.allocations": "number of allocations that must come before",
 	"anomaly.rules.alloc_size.hold": "time to wait for allocations of a similar size, which show that the program " +
 		"grows",
@@ -94,15 +95,16 @@ var docs = map[string]string{
 	"anomaly.rules.alloc_rate.mode": "a process allocates far more often than before: off, observe or " +
 		"alert",
 	"anomaly.rules.straggler.mode":            "a rank holds up the others of its job: off, observe or alert",
-	"anomaly.rules.alloc_rate.factor":         "so many times its usual rate",
-	"anomaly.rules.alloc_rate.min_per_second": "lowest rate that is odd",
+	"anomaly.rules.alloc_rate.factor":         "a rate is odd if it is this many times the usual one",
+	"anomaly.rules.alloc_rate.min_per_second": "lowest rate that is odd, in allocations per second",
 	"anomaly.rules.launch_collapse.mode": "a process launches far fewer kernels than before: off, observe or " +
 		"alert",
-	"anomaly.rules.launch_collapse.percent":        "below this share of its usual rate",
-	"anomaly.rules.launch_collapse.min_per_second": "lowest usual rate that is judged",
+	"anomaly.rules.launch_collapse.percent":        "a rate is low if it is below this percentage of the usual one",
+	"anomaly.rules.launch_collapse.min_per_second": "lowest usual rate that is judged, in launches per second",
 	"anomaly.rules.launch_collapse.for":            "time for which the rate must be low",
 	"anomaly.rules.copy_regression.mode":           "synchronous copies became slower: off, observe or alert",
-	"anomaly.rules.copy_regression.percent":        "by this share of the usual throughput",
+	"anomaly.rules.copy_regression.percent": "copies are slow if their throughput is this percentage below the " +
+		"usual one",
 	"anomaly.rules.pageable_copies.mode": "a process copies much from or to pageable memory: off, observe or alert " +
 		"(severity info in both)",
 	"anomaly.rules.pageable_copies.min_bytes_per_second": "lowest rate that counts",
@@ -112,9 +114,9 @@ var docs = map[string]string{
 	"anomaly.rules.host_silent.mode":  "no batch of a host arrives any more: off, observe or alert",
 	"anomaly.rules.host_silent.after": "time of silence after which the alert fires",
 
-	"launch.keep":        "time for which a process is kept after its last launch (0: always)",
+	"launch.keep":        "time for which a process is kept after its last launch (0: for ever)",
 	"launch.max_kernels": "number of kernel names that are kept for each process",
-	"bandwidth.keep":     "time for which a process is kept after its last copy (0: always)",
+	"bandwidth.keep":     "time for which a process is kept after its last copy (0: for ever)",
 
 	"embedded.listen": "address at which other programs may read the stream, such as 127.0.0.1:4222 " +
 		"(port 0: any free port; empty: no listener)",

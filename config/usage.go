@@ -27,7 +27,8 @@ Needs root, or CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH.`,
 			"--config /etc/gputap.yaml --outbox /var/lib/gputap/outbox --outbox-max-bytes 20GiB",
 			"--features memory --filter.comm python3",
 		},
-		"; 6 privileges are missing",
+		"; 6 privileges are missing.\n" +
+			"The status is 1 if batches are lost at the end: NATS did not ack them, and there is no --outbox",
 	},
 	"gputap-leak": {
 		"Report the memory that every process holds and did not free, and raise alerts about leaks." + sharing,
@@ -45,8 +46,8 @@ Needs root, or CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH.`,
 		[]string{"--nats.url nats://bus:4222 --metrics-addr :9444", "--display-interval 10s"}, "",
 	},
 	"gputap-anomaly": {
-		"Raise alerts about odd allocations, exhausted memory, slow copies, collapsed rates and silent hosts." +
-			sharing,
+		`Raise alerts about odd allocations, memory that ran out, fewer launches, slower copies, slow ranks, lost events and
+silent hosts.` + sharing,
 		[]string{"--nats.url nats://bus:4222 --metrics-addr :9442", "--anomaly-mode observe --display-interval 10s"},
 		"",
 	},
@@ -67,7 +68,7 @@ func help(name string, flags *pflag.FlagSet) {
 	fmt.Fprintf(&text, `Every flag is also a YAML key (--config) and a variable: --nats.url is %sNATS__URL. Flags override variables,
 which override the file. A flag may be spelled like its key. --version prints the version.
 
-Exit status: 0 after a clean end; 1 an error, or events were lost at the end; 2 wrong flags or configuration%s.
+Exit status: 0 after a clean end; 1 an error; 2 wrong flags or configuration%s.
 
 Flags:
 %s`, envPrefix, u.exits, flags.FlagUsages())

@@ -16,9 +16,9 @@
 // of one undisturbed reader. Other effects of a fold, such as publishing an alert, may happen again.
 //
 // Loss. A gap in seq is a lost batch: it is counted, and reported to a fold that has the method Lost. Batches from
-// before the first one of a producer run are lost too, unless retention removed the beginning of the stream, it lies in
-// shards of an earlier generation that were not folded, or the options ask for a later start. Losses that the producer
-// counted travel in every batch and are kept for each run.
+// before the first one of a producer run are lost too. They are not counted if retention removed the beginning of the
+// stream, if it lies in shards of an earlier generation that were not folded, or if the options ask for a later start.
+// Losses that the producer counted are in every batch and are kept for each run.
 //
 // Shards. An instance shows no host twice; a host may disappear for moments while new shards are acquired one after the
 // other. Two instances may both show a host until a closed shard is released, or neither until the new one is acquired.
@@ -32,6 +32,6 @@
 //
 // Concurrency. One goroutine for each shard, that of the NATS subscription, decodes and applies. Folding waits while a
 // state is copied, and goes on while the checkpoint is written. Stats, Lost, WaitFor, Each and the scrape may be
-// called from any goroutine. Memory is bounded by the bytes that one pull may have in flight, and by fixed numbers of
-// remembered producer runs and hosts, beside the states of the folds and a copy of one.
+// called from any goroutine. Memory is bounded: the states of the folds, a copy of one of them, the bytes that one pull
+// may have in flight, and fixed numbers of remembered producer runs and hosts.
 package consumer

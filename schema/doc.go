@@ -39,8 +39,8 @@
 //   - a column whose data is not width × n bytes;
 //   - an index beyond its dictionary, in columns and in rows.
 //
-// Decode compares counts with the bytes that are left before it allocates. A producer closes batches at 4,096 events,
-// far below the limits.
+// Decode compares counts with the bytes that are left before it allocates. A batch of a producer has at most 32,768
+// events, far below the limit.
 //
 // # Order, identity, loss
 //

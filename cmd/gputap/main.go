@@ -32,7 +32,7 @@ func run(ctx context.Context, p *app.Process) error {
 publishes them to NATS JetStream. Consumers turn the streams into answers.
 
 Exit status of every command: 0 success; 1 an error; 2 wrong flags or configuration; 3 a check failed;
-4 events were lost; 5 NATS is unreachable; 6 privileges are missing; 128 + N signal N.`,
+4 data are missing; 5 NATS is unreachable; 6 privileges are missing; 128 + N a second signal N.`,
 		Example: `  sudo gputap run                       # watch this host
   sudo gputap run -- python3 train.py   # watch one command
   sudo gputap demo                      # see it work without a GPU

@@ -62,8 +62,8 @@ Without --store, the streams are in a temporary directory that gputap removes at
 next run removes its directory. --store-max-bytes limits the size of the store. A run continues the file of --record
 only if the run before had the same --store.
 
-Exit status: with CMD its own, or 128 plus the number of its signal; otherwise 0 after a clean end; 1 an error;
-2 wrong flags or configuration; 4 events were lost; 6 privileges are missing.`,
+Exit status: that of CMD if it is not 0, or 128 plus the number of its signal; otherwise 0 after a clean end; 1 an
+error; 2 wrong flags or configuration; 4 events were lost; 6 privileges are missing.`,
 		Example: `  sudo gputap run
   sudo gputap run --features memory --for 30s -o json
   sudo gputap run -- python3 train.py

@@ -63,7 +63,7 @@ Exit status: 0 all batches are acked; 1 an error; 2 wrong flags; 4 batches are n
 	flags.BoolVar(&c.Restart, "restart", false, "restart the producer of each host when the recording starts again")
 	flags.IntVar(&c.Jobs, "jobs", 0, "number of jobs of 8 ranks, each rank on one of the first hosts")
 	flags.Var((*percentage)(&c.SlowRank), "slow-rank",
-		"by how much rank 3 of the first job computes longer, such as 30%")
+		"how much longer rank 3 of the first job computes than the others, such as 30%")
 	flags.Var((*config.Bytes)(&c.LeakRank), "leak-rank",
 		"bytes that rank 5 of the first job allocates in a second and never frees, such as 16MiB")
 	flags.StringVar(&c.LogPath, "log", "", "new file to which every batch is written before it is published")

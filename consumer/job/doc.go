@@ -31,9 +31,9 @@
 // # Clocks
 //
 // Windows of hosts compare by their wall time. Where the clock of a host is wrong by more than 20 s, the start of its
-// process tells by how much, because the processes of a job start together. A process that started later than the
-// others, under a clock that is right, is told by its windows: they are as new as those of the others. What is decided
-// stays while a host or its shard is late, such as after an outage of NATS. A clock that is wrong by less than 20 s
+// process tells by how much, because the processes of a job start together. If a process started later than the
+// others, and its clock is right, its windows are as new as those of the others. The decision stays while a host or its
+// shard is late, such as after an outage of NATS. A clock that is wrong by less than 20 s
 // delays the verdict by as much. Times in alerts are those of the host.
 //
 // A shard may be late by one minute. If it is later than that, its ranks are missing until it has caught up.

@@ -8,8 +8,8 @@
 // the name "unknown".
 //
 // A launch of an executable graph counts as one graph launch and as launches of the graph's kernels (FromGraphs).
-// A graph that was created unseen, or by calls without a probe, may run more kernels than are known: its launches count
-// as partial. Graph launches above 131,072 graph nodes in one batch also count as partial. Launches recorded into a
+// If gputap did not see how a graph was created, the graph may run more kernels than are known: its launches count as
+// partial. Graph launches above 131,072 graph nodes in one batch also count as partial. Launches recorded into a
 // graph did not run and are counted separately, as are host functions.
 //
 // # Rates

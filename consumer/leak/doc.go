@@ -75,9 +75,9 @@
 //
 // # Snapshots and concurrency
 //
-// A restored fold behaves like one that was never interrupted. If its windows have another length, all
-// trends start again. Sums over live allocations are not saved; Restore
-// computes them. The section of no host holds the Counters, the workloads of comm="other" and the numbered calls.
+// A restored fold behaves like one that was never interrupted. If its windows have another length, all trends start
+// again. Sums over live allocations are not saved; Restore computes them. The section of no host holds the Counters,
+// the workloads of comm="other" and the numbered calls.
 //
 // One goroutine at a time calls Apply, Tick, Lost, Forget, Snapshot and Restore. Any number of goroutines may read
 // meanwhile. The goroutine of Apply, Tick or Forget calls OnVerdict and OnAlert without the lock. The state depends

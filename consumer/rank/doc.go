@@ -6,8 +6,8 @@
 //
 // Windows are aligned in the wall time of the host, which is its boot time plus an offset. The offset stays the same
 // until it is wrong by 100 ms; then the open windows are dropped. A window closes at the first tick behind the end of
-// the next one, and is judged by what is known then: the heartbeats of the hosts come at different moments, and their
-// windows must compare. Windows that may have lost events have no summary.
+// the next one, with the events known then: the heartbeats of the hosts come at different moments, and their windows
+// must compare. Windows that may have lost events have no summary.
 //
 // A pause is 1 ms or more in which no thread of the process made a call or was in one. Events of several kinds arrive
 // in separate batches, so a process keeps the first and the last class of calls of each millisecond until the tick. A

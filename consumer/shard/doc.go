@@ -4,7 +4,7 @@
 // Ownership. A shard is owned by the instance that holds its lease, a key that expires when it is not renewed. Each
 // instance computes from the names of the members which of them should own which shard (rendezvous hashing), so all
 // come to the same result. When another instance has been the preferred owner for a while, the owner commits a last
-// checkpoint and releases the shard. What an instance does with a shard is one of the named states in state.go.
+// checkpoint and releases the shard. state.go names the states of a shard.
 //
 // Checkpoints. A checkpoint is the state of a shard up to one message of its stream. Its parts are stored first; then
 // the manifest that names them replaces exactly the manifest that the writer knows (expected sequence). An owner first
@@ -12,7 +12,7 @@
 // manifest is refused ("checkpoint fenced"). Leases only avoid double work. After any crashes, checkpoint and stream
 // together give, byte for byte, the state of one reader that was never disturbed.
 //
-// Unusable states. A damaged checkpoint is logged, counted, and rebuilt from what the stream still holds. A checkpoint
+// Unusable states. A damaged checkpoint is logged and counted, and the state is rebuilt from the stream. A checkpoint
 // of a newer program is logged, counted, and left to newer instances; it is rebuilt only if none comes.
 //
 // Generations. When the number of shards changes, the shards of the new generation inherit the states of their hosts

@@ -8,8 +8,7 @@
 //
 // Lateness. A process is late if it had a driver library mapped before the last of its probes was attached: gputap
 // cannot know whether it made calls meanwhile. A program of the host's own library that starts after AttachHost is
-// never late. An exec starts a new image, which is judged anew.
-// PyTorch's library makes no process late.
+// never late. An exec starts a new image, which is judged anew. PyTorch's library makes no process late.
 //
 // Loss. Lost side-band records and full queues cause a scan of all processes; nothing stays unattached for good.
 //

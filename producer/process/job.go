@@ -9,7 +9,7 @@ import (
 	"github.com/gputap/gputap/schema"
 )
 
-// variables is all that gputap reads of an environment. docs/security.md lists them.
+// variables is all that gputap reads of an environment. docs/security.md refers to it.
 var variables = map[string]bool{
 	visibleDevices: true,
 

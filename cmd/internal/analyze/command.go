@@ -40,8 +40,8 @@ func Command(p *app.Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "analyze",
 		Short: "Answer questions about a recording: peaks, curves and leaks of memory, launches, copies",
-		Long: `Answer questions about the processes in a recording, or in a range of a bus if no FILE is given. The state at the
-beginning is known; what cannot be known is named, never guessed.
+		Long: `Answer questions about the processes in a recording, or in a range of a bus if no FILE is given. The answer includes
+memory that was live at the beginning, and names all that is unknown.
 
 Exit status: 0 success; 1 an error; 2 wrong flags; 3 a condition of --fail-on holds; 4 the data are incomplete, and the
 answer says what is missing; 5 NATS is unreachable.`,

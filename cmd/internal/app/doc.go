@@ -2,5 +2,5 @@
 // connection to NATS.
 //
 // The first SIGINT or SIGTERM ends the context, and the program drains. The second ends the program at once. Data goes
-// to standard output, everything else to standard error. No output has colours, so NO_COLOR changes nothing.
+// to standard output, everything else to standard error.
 package app

@@ -39,8 +39,8 @@ func getCommand(p *app.Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get",
 		Short: "List processes, hosts, GPUs, kernels, copies, jobs or alerts of a fleet",
-		Long: `List what the consumers of a fleet know. Each shard of the fleet answers from memory. A table shows the largest
-50 items; --limit 0 shows all.
+		Long: `List what the consumers of a fleet know. Each shard of the fleet answers from memory. The answer has at
+most 50 items; --limit 0 shows all.
 
 ` + whoAnswers + "\n\n" + exitStatus,
 		Example: `  gputap get processes --nats.url nats://bus:4222            # who holds memory

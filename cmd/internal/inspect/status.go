@@ -18,10 +18,10 @@ func statusCommand(p *app.Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Is the pipeline healthy: hosts, losses, shards, checkpoints and alerts in ten lines",
-		Long: `Ask all folds how they are doing. Unhealthy are: a host that was silent for 30 s, a shard that no instance answers
-for or that lags by 1,000 messages, a checkpoint older than 5 minutes, and a fleet without gputap-leak or without hosts.
+		Long: `Ask all consumers how they are doing. A fleet is unhealthy if a host is silent for 30 s, a shard does not answer or
+lags by 1,000 messages, a checkpoint is older than 5 minutes, gputap-leak does not run, or no host was ever heard of.
 Losses and alerts do not make a fleet unhealthy, because they stay after their cause is gone; the verdict names losses.
---cluster and --host select hosts and alerts; the folds are those of all hosts.
+--cluster and --host select hosts and alerts; the lines of the consumers are about all hosts.
 
 With --nats.url (or GPUTAP_NATS__URL) the consumers of that bus answer, else the newest gputap run of this host.
 

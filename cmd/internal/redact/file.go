@@ -97,7 +97,7 @@ func (c *copying) isNew(m *recording.Message) bool {
 	return read.Add(m.Sequence)
 }
 
-// tolerate counts damages of the input and what is left out. It returns other errors.
+// tolerate counts damages of the input, and messages and states that are left out. It returns other errors.
 func (c *copying) tolerate(ctx context.Context, err error) error {
 	d, isDamage := errors.AsType[*recording.Damage](err)
 	switch {
@@ -113,7 +113,7 @@ func (c *copying) tolerate(ctx context.Context, err error) error {
 		c.stats.Late++
 	case errors.Is(err, ErrLeftOut):
 		c.stats.LeftOut++
-		c.log.Warn("left out", "file", c.in, "err", err)
+		c.log.Warn("message or state left out of the copy", "file", c.in, "err", err)
 	default:
 		return err
 	}

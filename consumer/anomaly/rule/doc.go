@@ -12,6 +12,6 @@
 // A window that lost events may have touched is not judged. A rule that is off costs nothing: the Set leaves out the
 // rule and the kinds that it alone needs. A rule in mode observe raises alerts of severity info.
 //
-// The state of a process is limited to 20 KiB, beside its large allocations. All
-// processes together keep a million of these; above that limit, memory is not attributed.
+// The state of a process is limited to 20 KiB, beside its large allocations. All processes together keep a million of
+// these; above that limit, memory is not attributed.
 package rule

@@ -9,9 +9,9 @@
 //
 //   - programs/run.py runs them on a machine with a GPU and records them with gputap.
 //
-//   - testdata/first and testdata/second hold recordings of the programs on an NVIDIA H200, with the labels.
+//   - testdata/first, second and third hold recordings of the programs on an NVIDIA H200, with the labels.
 //
-//   - Some programs have no recording here. docs/detection.md has the findings about them.
+//   - Some programs have no recording here. docs/measurements/detection.md has the findings.
 //
 //   - Judge folds a recording with event time stretched, and returns the findings for each program.
 //
