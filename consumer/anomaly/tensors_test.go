@@ -53,6 +53,11 @@ func TestOutOfMemoryIsToldApart(t *testing.T) {
 			p.Free(1, cache, ktime(10.1), 1)
 			w.fail(p, 40*gib, 10.2)
 		}, used + "50 GiB allocated and 50 GiB reserved, so 0 B cached"},
+		{"expandable segments request it in pieces", func(w *world, p *consumertest.Process) {
+			w.torch(p, 9, [2]uint64{75, 76})
+			p.Fail("cuMemCreate", p.PID, 2, 20*mib, ktime(10))
+		}, used + "75 GiB allocated and 76 GiB reserved, so 1 GiB cached. With expandable segments, PyTorch requests " +
+			"memory in pieces, so the tensor may be far larger than 20 MiB. Request less"},
 		{"tensors are freed after it failed", func(w *world, p *consumertest.Process) {
 			w.fail(p, 20*gib, 10)
 			w.flush()

@@ -82,7 +82,7 @@ func (n *naive) judge(events []event, gpu string, open int, width schema.KTime, 
 	slope, rising := slopes(windows[first:], levels[first:])
 	n.perHour = uint64(math.Round(slope * 3600e9 / float64(width)))
 	growing := grown >= 17 && rising >= 0.8 && keepsGoing(windows, levels, begin, grown/4, 0.5) ||
-		before.grows() && grown >= 17 && rising >= 0.7 && keepsGoing(windows, levels, begin, grown/4, 0)
+		before.grows() && grown >= 17 && rising >= 0.7 && keepsGoing(windows, levels, begin, grown/4, 0.125)
 	if !growing || !survive(mine, windows, levels, begin, grown, cap, width) {
 		if before.grows() && !before.fading { // one such window changes nothing
 			before.windows, before.ignored, before.fading = n.windows, n.ignored, true
@@ -194,7 +194,7 @@ func slopes(windows []int, rises []uint64) (median, rising float64) {
 	return median, float64(up) / float64(len(all))
 }
 
-// keepsGoing reports whether the last quarter rises, and at least by a factor of the rate before it.
+// keepsGoing reports whether the last quarter rises at least by a factor of the rate before it.
 func keepsGoing(windows []int, rises []uint64, begin, quarter int, factor float64) bool {
 	end := len(windows) - 1
 	at := begin
@@ -204,7 +204,7 @@ func keepsGoing(windows []int, rises []uint64, begin, quarter int, factor float6
 		}
 	}
 	now, before := float64(rises[end]-rises[at]), float64(rises[at]-rises[begin])
-	return (now > 0 || factor > 0) &&
+	return (now > 0 || factor == 0.5) &&
 		now*float64(windows[at]-windows[begin]) >= factor*before*float64(windows[end]-windows[at])
 }
 

@@ -154,7 +154,8 @@ func (n *naive) judge(t levels) {
 	quarter := max(begin, end-grown/4)
 	now, earlier := rises[end]-rises[quarter], rises[quarter]-rises[begin]
 	strict := rising >= 0.8 && now*float64(quarter-begin) >= 0.5*earlier*float64(end-quarter)
-	loose := before.grows() && !before.hidden && rising >= 0.7 && now > 0
+	loose := before.grows() && !before.hidden && rising >= 0.7 && now > 0 &&
+		now*float64(quarter-begin) >= 0.125*earlier*float64(end-quarter)
 	if grown < 17 || !strict && !loose || t.blocks && !t.explained(rises, begin, most) {
 		if strict = false; t.blocks {
 			slope = t.survivors()

@@ -132,8 +132,9 @@ func (f *Fold) why(d *device) string {
 	case v.State == trend.Unknown:
 		return fmt.Sprintf("%d of %d windows of PyTorch's tensors have lost events", v.Excluded, v.Windows+v.Excluded)
 	case c.State.Grows():
-		return fmt.Sprintf("PyTorch's cache grows, its tensors do not: %s per hour stay reserved for no tensor, which "+
-			"is fragmentation; try expandable_segments:True in PYTORCH_ALLOC_CONF", iec(c.PerHour))
+		return fmt.Sprintf("PyTorch's cache grows, its tensors do not: %s per hour stay reserved for no tensor. Freed "+
+			"blocks do not fit new tensors (try expandable_segments:True in PYTORCH_ALLOC_CONF), or new CUDA streams "+
+			"cannot use the blocks of old ones", iec(c.PerHour))
 	}
 	return fmt.Sprintf("no lasting growth of PyTorch's tensors in %d windows of %s", v.Windows, f.window)
 }

@@ -205,17 +205,18 @@ func (f *floors) theilSen(base int) (slope float64, rising, pairs int) {
 	return (all[(pairs-1)/2] + all[pairs/2]) / 2, rising, pairs
 }
 
-// recent reports whether the last quarter of the windows since onset rises, and whether it rises at least half as fast
-// as those before it.
-func (f *floors) recent(onset int, quarter uint64) (rises, half bool) {
+// recent reports whether the last quarter of the windows since onset rises at least an eighth as fast as those before
+// it, and whether half as fast.
+func (f *floors) recent(onset int, quarter uint64) (eighth, half bool) {
 	end := f.n - 1
 	k := end
 	for k > onset && f.window[k]+quarter > f.window[end] {
 		k--
 	}
-	now, before := f.level[end]-f.level[k], f.level[k]-f.level[onset]
-	// both rates are compared as products; levels are far below 2^58
-	return now > 0, 2*now*(f.window[k]-f.window[onset]) >= before*(f.window[end]-f.window[k])
+	rise := f.level[end] - f.level[k]
+	// both rates are compared as products; levels are far below 2^56
+	now, before := rise*(f.window[k]-f.window[onset]), (f.level[k]-f.level[onset])*(f.window[end]-f.window[k])
+	return rise > 0 && 8*now >= before, 2*now >= before
 }
 
 // CodeState passes over a state.

@@ -41,6 +41,31 @@ func TestShortRampsAreNoLeaks(t *testing.T) {
 	}
 }
 
+// TestEndedRampsAreSteadyDespiteSmallRises: a cache that has filled, or a leak that was stopped, no longer grows, even if
+// each later window adds some bytes. A leak that slows down to a fifth goes on.
+func TestEndedRampsAreSteadyDespiteSmallRises(t *testing.T) {
+	t.Parallel()
+	const width, ramp, step = 100, 32, 1000
+	for rise, want := range map[uint64]State{0: Steady, 1: Steady, 100: Steady, 200: Suspect, 500: Suspect} {
+		s, last, gaps := NewSeries(width, 0), Verdict{}, Gaps{}
+		s.Add(1, 1<<40)
+		for w := range uint64(ramp + 12) {
+			more := uint64(step)
+			if w >= ramp {
+				more = rise
+			}
+			s.Add(schema.KTime(w*width+50), more)
+			last = s.Judge(last, w+1, &gaps, Criteria{Suspect: ramp * step / 2})
+			if w == ramp-1 && last.State != Suspect {
+				t.Fatalf("%s at the end of the ramp", last.State)
+			}
+		}
+		if last.State != want {
+			t.Errorf("%s while each window adds %d of the %d bytes before, want %s", last.State, rise, step, want)
+		}
+	}
+}
+
 func TestVerdictsAreSavedAndRestored(t *testing.T) {
 	t.Parallel()
 	for state := range numStates {

@@ -16,16 +16,19 @@ func TestRemediesFitTheFeatures(t *testing.T) {
 	t.Parallel()
 	const needs, unsure = "needs the features", "the process never waited"
 	for name, row := range map[string]struct {
-		watched []string // nil: the answer of a fleet
-		want    string
+		watched  []string // nil: the answer of a fleet
+		complete bool
+		want     string
 	}{
-		"a run of all features": {[]string{"memory", "launch", "copy", "sync"}, ""},
-		"a run without sync":    {[]string{"memory", "launch", "copy"}, needs},
-		"a fleet":               {nil, unsure},
+		"a run of all features":          {[]string{"memory", "launch", "copy", "sync"}, true, ""},
+		"a run without sync":             {[]string{"memory", "launch", "copy"}, true, needs},
+		"a fleet":                        {nil, false, unsure},
+		"the recording of a fleet":       {[]string{"memory", "launch", "copy", "sync"}, false, ""},
+		"one without a batch about sync": {[]string{"memory", "launch", "copy"}, false, unsure},
 	} {
 		s := New(time.Unix(1000, 0))
 		if row.watched != nil {
-			s.Watches(row.watched)
+			s.Watches(row.watched, row.complete)
 		}
 		info := process.Info{ID: schema.ProcessID{Host: "gpu-1", PID: 7}, Start: time.Unix(900, 0)}
 		s.addLaunches(&launch.Process{Info: info, Launches: 3, Funcs: []launch.Func{{Name: "gemm", Launches: 3}}})

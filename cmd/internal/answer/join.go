@@ -112,16 +112,15 @@ func (p *Process) calls(list []process.Call) {
 
 // features are the kinds of events that this run watches, as far as answers depend on them.
 type features struct {
-	known  bool // false: the answer of a fleet does not tell
+	known  bool // false: the answer of a fleet does not tell, nor may a recording of one
 	paired bool // launches and waits
 }
 
-// Watches tells which features are watched. Without it only what depends on none of them is known.
-func (s *Snapshot) Watches(names []string) { s.features = featuresOf(names) }
-
-func featuresOf(kinds []string) features {
-	return features{true, slices.Contains(kinds, schema.KindLaunch.String()) &&
-		slices.Contains(kinds, schema.KindSync.String())}
+// Watches tells which features are watched, and whether all others are not. Without it only what depends on none of
+// them is known.
+func (s *Snapshot) Watches(names []string, complete bool) {
+	paired := slices.Contains(names, schema.KindLaunch.String()) && slices.Contains(names, schema.KindSync.String())
+	s.features = features{complete || paired, paired}
 }
 
 // pairing says why no launch or copy of a process was paired with a wait. A fleet does not know which features its

@@ -96,7 +96,7 @@ func (p *published) read(t *testing.T, shard int, f consumer.Fold) *consumer.Rea
 func (p *published) snapshot(t *testing.T) *answer.Snapshot {
 	t.Helper()
 	s := answer.New(time.Now())
-	s.Watches([]string{"memory", "launch", "copy", "sync"})
+	s.Watches([]string{"memory", "launch", "copy", "sync"}, true)
 	folds := []consumer.Fold{fold.MemoryOfRun(config.Leak{Mode: "off"}, nil)}
 	for _, e := range fold.All() {
 		if e.Name() != "leak" {

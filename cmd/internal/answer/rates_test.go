@@ -13,7 +13,7 @@ import (
 // joined joins reports as a run with these features does.
 func joined(features []string, launches []launch.Process, copies []bandwidth.Process) *Process {
 	s := New(time.Unix(0, 0))
-	s.Watches(features)
+	s.Watches(features, true)
 	for i := range launches {
 		s.addLaunches(&launches[i])
 	}

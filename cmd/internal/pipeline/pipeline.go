@@ -218,7 +218,7 @@ func (p *Pipeline) Collectors() []prometheus.Collector {
 // Snapshot reads the folds. The process with the most live memory comes first.
 func (p *Pipeline) Snapshot() *answer.Snapshot {
 	s := answer.New(time.Now())
-	s.Watches(p.features)
+	s.Watches(p.features, true)
 	p.folds.AddTo(s)
 	s.Sort()
 	return s

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gputap/gputap/schema"
 	"github.com/gputap/gputap/schema/recording"
 )
 
@@ -20,6 +21,7 @@ type File struct {
 	log       *slog.Logger
 	in        *recording.Reader
 	streams   []recording.Stream // of each shard, in order
+	kinds     []schema.Kind      // that the recording selects; none: all
 	summary   Summary
 	damages   map[int64]bool // offsets of those that were reported
 	written   time.Time      // when the file was written to
@@ -78,6 +80,9 @@ func (f *File) summarize() error {
 		for _, s := range b.Streams {
 			byShard[s.Shard] = s
 		}
+		if b.Type == recording.TypeStreams {
+			f.kinds = b.Selection.Kinds
+		}
 		f.add(b, byShard)
 	}
 	for _, s := range byShard {
@@ -112,6 +117,22 @@ func (f *File) add(b *recording.Block, byShard map[int]recording.Stream) {
 			s.Kinds = append(s.Kinds, k.Kind)
 		}
 	}
+}
+
+// watched returns the kinds of events that are replayed: those of the messages, and those that the recording selects,
+// as that of gputap run selects its features. It reports whether all others are missing; a recording of all kinds does
+// not tell whether a kind without messages was watched.
+func (f *File) watched() (kinds []string, complete bool) {
+	kinds = slices.Clone(f.summary.Kinds)
+	for _, k := range f.kinds {
+		kinds = append(kinds, k.String())
+	}
+	if len(f.selection.Kinds) > 0 {
+		kinds = slices.DeleteFunc(kinds, func(word string) bool {
+			return !slices.Contains(f.selection.Kinds, schema.ParseKind(word))
+		})
+	}
+	return kinds, len(f.kinds)+len(f.selection.Kinds) > 0
 }
 
 // report logs a damage once. It returns any other error.

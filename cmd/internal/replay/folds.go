@@ -96,10 +96,10 @@ func (f *folds) showHeard(by time.Duration) {
 	}
 }
 
-// snapshot reads the folds. at is its time, and kinds are those of the recording.
-func (f *folds) snapshot(at time.Time, kinds []string) *answer.Snapshot {
+// snapshot reads the folds after the replay of a file. at is its time.
+func (f *folds) snapshot(at time.Time, file *File) *answer.Snapshot {
 	s := answer.New(at)
-	s.Watches(kinds)
+	s.Watches(file.watched())
 	for _, set := range f.sets {
 		set.AddTo(s)
 	}

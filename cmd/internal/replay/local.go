@@ -79,7 +79,7 @@ func (l *Local) Snapshot() *answer.Snapshot {
 	if at.IsZero() {
 		at = l.file.written
 	}
-	return l.folds.snapshot(at, l.file.summary.Kinds)
+	return l.folds.snapshot(at, l.file)
 }
 
 // Largest returns the n rows of equal live allocations with the most bytes.

@@ -204,7 +204,8 @@ func (t *tensors) code(c *snapshot.Codec) {
 
 // advice says what to do. If PyTorch's allocator had more free memory than was requested, the memory is fragmented: the
 // allocator could neither use it nor give it back to the driver. The allocator does not report what it gives back, so
-// it holds at most what the process holds.
+// it holds at most what the process holds. Expandable segments request physical memory in pieces of at most 20 MiB and
+// give back all that is free before they fail, so a cache that is larger than a piece proves nothing.
 func (f *failure) advice() string {
 	others := len(f.others) > 0 || f.held == 0 || f.alert.GPU == "" // another process may free memory
 	switch {
@@ -220,13 +221,17 @@ func (f *failure) advice() string {
 	cached := reserved - min(reserved, f.tensors.allocated)
 	facts := fmt.Sprintf("PyTorch had %s allocated and %s reserved, so %s cached", iec(float64(f.tensors.allocated)),
 		iec(float64(reserved)), iec(float64(cached)))
-	if cached >= f.bytes {
+	text := fmt.Sprintf("Out of memory by use: %s, less than the %s requested. Request less", facts,
+		iec(float64(f.bytes)))
+	switch {
+	case f.alert.Symbol == "cuMemCreate":
+		text = fmt.Sprintf("Out of memory by use: %s. With expandable segments, PyTorch requests memory in pieces, so "+
+			"the tensor may be far larger than %s. Request less", facts, iec(float64(f.bytes)))
+	case cached >= f.bytes:
 		return fmt.Sprintf("Fragmentation: %s, which is enough for the %s requested, but in pieces. Set "+
 			"PYTORCH_ALLOC_CONF=expandable_segments:True, or allocate in fewer different sizes.", facts,
 			iec(float64(f.bytes)))
 	}
-	text := fmt.Sprintf("Out of memory by use: %s, less than the %s requested. Request less", facts,
-		iec(float64(f.bytes)))
 	if others {
 		text += ", or free memory on that GPU"
 	}
