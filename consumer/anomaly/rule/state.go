@@ -66,8 +66,18 @@ var ordinals = func() (names [maxGPUs]string) {
 	return names
 }()
 
-// Renew begins anew: the process has a new image, of which everything was seen.
-func (s *State) Renew(h *Host) { *s = State{known: true, sizes: sizes{gaps: h.gaps}} }
+// Renew begins anew: the process has a new image, of which everything was seen. Alerts about memory that ran out fire
+// on, with the GPUs that they name.
+func (s *State) Renew(h *Host) {
+	before := *s
+	*s = State{known: true, sizes: sizes{gaps: h.gaps}, failures: before.failures}
+	if len(s.failures) > 0 {
+		s.gpus = before.gpus
+	}
+	for i := range s.gpus {
+		s.gpus[i].tensors = tensors{}
+	}
+}
 
 // Watched reports whether rules must see every successful allocation of the process, not only the large ones.
 func (s *State) Watched() bool { return len(s.failures) > 0 }
@@ -193,6 +203,7 @@ func (h *Host) Sees(b *schema.Header) bool {
 		return false
 	case b.BootID != h.boot:
 		*h = Host{boot: b.BootID, run: b.Run, gaps: h.gaps + 1, loss: h.loss}
+		h.loss.last = b.Last // the clock began anew
 	case b.Run > h.run: // the producer was restarted: calls in between were not seen
 		h.run, h.lost = b.Run, [schema.NumLosses]uint64{}
 		h.gap()
