@@ -97,6 +97,23 @@ func TestTelemetryLoss(t *testing.T) {
 	}
 }
 
+// An alert that fires when its rule is switched off clears at the next tick: nothing else would end it.
+func TestRuleThatIsSwitchedOff(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, everything)
+	p := w.process(42, "train")
+	at := w.busy(p, 3, 1000, 20)
+	w.host.Header.Lost[schema.LossControlRing] += 5000
+	w.fail(p, 40*gib, at)
+	at = w.busy(p, 3, 1000, at)
+	fired := []string{lossy, outOf}
+	w.want(fired...)
+	w.cfg.Rules.Mode = rule.Off
+	w.restore()
+	w.busy(p, 1, 1000, at)
+	w.want(append(fired, outOfOver, lossyOver)...)
+}
+
 // The messages name causes and counts: of the first ticks, and of the whole time when the alert clears.
 func TestTelemetryLossSaysWhatWasLost(t *testing.T) {
 	t.Parallel()

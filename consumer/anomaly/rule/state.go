@@ -339,6 +339,9 @@ func (s *Set) Tick(header *schema.Header, h *Host, all []*Process, through schem
 	for _, r := range s.rules {
 		r.Tick(t)
 	}
+	for _, name := range s.off { // an alert fired before the program started again
+		s.book.ClearAged(t.id(), name, 0, t.now(), "the rule is off")
+	}
 	s.book.Advance(t.id(), t.now())
 }
 
