@@ -274,3 +274,19 @@ func TestGapWithoutEvents(t *testing.T) {
 		s.test(t)
 	}
 }
+
+// A heartbeat may be the first to say that events were lost: before it, and after the last event.
+func TestHeartbeatReportsALoss(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, only(func(c *rule.Config) { c.LaunchCollapse.Mode = rule.Alert }))
+	p := w.process(42, "train")
+	at := w.phases(p, phase{40, 100_000, 0})
+	for range 30 {
+		w.host.Header.Lost[schema.LossBulkRing] += 1000
+		w.apply(w.host.Heartbeat(ktime(at + 1)))
+		w.launch(p, 10_000, at+2)
+		at += 10
+		w.tick(at, at)
+	}
+	w.want()
+}

@@ -195,7 +195,7 @@ type Host struct {
 type spans [schema.NumKinds]struct{ from, to uint64 }
 
 // Sees takes note of a batch before its events. It returns false for a batch of an earlier boot, which does not count.
-func (h *Host) Sees(b *schema.Header) bool {
+func (h *Host) Sees(b *schema.Batch) bool {
 	switch {
 	case h.boot == "":
 		h.boot, h.run, h.lost = b.BootID, b.Run, b.Lost
@@ -212,14 +212,14 @@ func (h *Host) Sees(b *schema.Header) bool {
 	h.offset = b.ClockOffset
 	if b.Events > 0 {
 		h.latest = max(h.latest, b.Last)
-		h.span(IndexOf(b.First), b)
-		h.span(IndexOf(b.Last), b)
+		h.span(IndexOf(b.First), &b.Header)
+		h.span(IndexOf(b.Last), &b.Header)
 	}
 	if b.Run == h.run && b.Lost != h.lost {
-		h.loses(b)
+		h.loses(&b.Header, b.Through())
 	}
 	if h.loss.missed > 0 {
-		h.misses(b)
+		h.misses(&b.Header)
 	}
 	h.seen[b.Kind] = b.Run
 	h.loss.events += uint64(b.Events)
@@ -236,8 +236,8 @@ func (h *Host) span(index Index, b *schema.Header) {
 	}
 }
 
-// loses adds the growth of the loss counters.
-func (h *Host) loses(b *schema.Header) {
+// loses adds the growth of the loss counters. A heartbeat counts what was lost through a time, after the latest event.
+func (h *Host) loses(b *schema.Header, through schema.KTime) {
 	for cause, n := range b.Lost {
 		if n <= h.lost[cause] {
 			continue
@@ -249,7 +249,7 @@ func (h *Host) loses(b *schema.Header) {
 		}
 	}
 	h.loss.reported(b)
-	h.freeze(max(h.latest, schema.KTime(b.Run)))
+	h.freeze(max(h.latest, schema.KTime(b.Run), through))
 }
 
 // Misses takes note of batches that will never come. The next batch is the one after them.
