@@ -73,8 +73,8 @@ func cutBatches(tb testing.TB, seed uint64, whole bool, steps []consumertest.Ste
 	return cut
 }
 
-// calm gives each process a PID and a name of its own, as partOf gives each thread a name. PIDs that are used again, and
-// names that change, count from the batch on that shows it.
+// calm gives each process a PID and a name of its own, as partOf gives each thread a name. PIDs that are used again,
+// and names that change, count from the batch on that shows it.
 func calm(p schema.Process) schema.Process {
 	p.PID = p.PID*10 + uint32(p.Start)
 	p.Comm = fmt.Sprint("p", p.PID)

@@ -148,7 +148,8 @@ func (r *hostile) add(b *schema.Builder, kind schema.Kind) {
 	case schema.KindMemory:
 		call := r.call(b, kind)
 		if r.IntN(12) == 0 {
-			call = b.Call(schema.CallRef{Op: []schema.Op{schema.OpExec, schema.OpExec, schema.OpExec, schema.OpExit}[r.IntN(4)]})
+			ends := []schema.Op{schema.OpExec, schema.OpExec, schema.OpExec, schema.OpExit}
+			call = b.Call(schema.CallRef{Op: ends[r.IntN(4)]})
 		}
 		b.AddMemory(&schema.Memory{Time: r.time(), Duration: took, Thread: r.thread(b), Call: call, GPU: r.gpu(b),
 			Result: r.result(), Ptr: r.address(), Bytes: r.amount(), Aux: r.address(), Pool: r.address(),
@@ -164,12 +165,13 @@ func (r *hostile) add(b *schema.Builder, kind schema.Kind) {
 		b.AddLaunch(&schema.Launch{Time: r.time(), Thread: r.thread(b), GPU: r.gpu(b), Shape: shape,
 			CUDAStream: b.CUDAStream(r.address())})
 	case schema.KindCopy:
-		b.AddCopy(&schema.Copy{Time: r.time(), Duration: took, Thread: r.thread(b), Call: r.call(b, kind), GPU: r.gpu(b),
-			Result: r.result(), Bytes: r.amount(), CUDAStream: b.CUDAStream(r.address()),
+		b.AddCopy(&schema.Copy{Time: r.time(), Duration: took, Thread: r.thread(b), Call: r.call(b, kind),
+			GPU: r.gpu(b), Result: r.result(), Bytes: r.amount(), CUDAStream: b.CUDAStream(r.address()),
 			HostMem: schema.HostMem(r.IntN(9))})
 	case schema.KindSync:
-		b.AddSync(&schema.Sync{Time: r.time(), Duration: took, Thread: r.thread(b), Call: r.call(b, kind), GPU: r.gpu(b),
-			Result: r.result(), CUDAStream: b.CUDAStream(r.address()), CUDAEvent: r.address(), Elapsed: r.amount()})
+		b.AddSync(&schema.Sync{Time: r.time(), Duration: took, Thread: r.thread(b), Call: r.call(b, kind),
+			GPU: r.gpu(b), Result: r.result(), CUDAStream: b.CUDAStream(r.address()), CUDAEvent: r.address(),
+			Elapsed: r.amount()})
 	case schema.KindTensor:
 		op := []schema.Op{schema.OpBlockAlloc, schema.OpBlockFree, schema.OpAlloc}[r.IntN(3)]
 		b.AddTensor(&schema.Tensor{Time: r.time(), Thread: r.thread(b), Call: b.Call(schema.CallRef{Op: op}),
