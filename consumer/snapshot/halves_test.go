@@ -163,7 +163,7 @@ func TestHalves(t *testing.T) {
 			s.report = tensorsInOrder
 		}
 		if s.name != "launch" {
-			t.Run(s.name, func(t *testing.T) { s.testHalves(t, 3) })
+			t.Run(s.name, func(t *testing.T) { s.testHalves(t, 2) })
 		}
 	}
 }

@@ -31,7 +31,7 @@ func TestFolds(t *testing.T) {
 			t.Run("golden snapshot", s.testGolden)
 			t.Run("hosts move to two other folds", s.testSplit)
 			t.Run("a section of a newer version is refused", s.testNewer)
-			s.run(t, effort{traffics: 2, hostile: 4, places: 4, crowded: 3, step: 37, flips: 20})
+			s.run(t, effort{traffics: 2, hostile: 2, places: 4, crowded: 3, step: 37, flips: 20})
 		})
 	}
 }
