@@ -169,6 +169,14 @@ type End struct {
 	Through KTime
 }
 
+// Through returns the latest time of the ends; 0 without any.
+func (b *Batch) Through() (at KTime) {
+	for i := range b.Ends {
+		at = max(at, b.Ends[i].Through)
+	}
+	return at
+}
+
 // Library is one attached library, in a heartbeat.
 type Library struct {
 	Path     string

@@ -54,6 +54,16 @@ func TestOddAllocationIsFound(t *testing.T) {
 			p.Release(1, 7, ktime(45), 1)
 			w.tick(50, 50)
 		}, []string{odd, oddGone}},
+		{"a larger one follows on another GPU", everything, func(w *world, p *consumertest.Process) {
+			w.allocs(p, 20, 10*mib, 2)
+			first := w.alloc(p, 2*gib, 10)
+			w.tick(20, 60)
+			p.GPU = &schema.GPU{UUID: "GPU-2", Ordinal: 1, Bytes: 80 * gib}
+			w.alloc(p, 30*gib, 61)
+			w.tick(70, 120)
+			p.Free(p.PID, first, ktime(121), 5)
+			w.tick(130, 140)
+		}, []string{odd, odd, oddGone}},
 		{"a program that frees and allocates all the time", everything, func(w *world, p *consumertest.Process) {
 			for i := range 2000 {
 				p.Free(1, w.alloc(p, 10*mib, 2+float64(i)/100), ktime(2.001+float64(i)/100), 1)

@@ -58,6 +58,10 @@ func TestCopyRegression(t *testing.T) {
 		{"and back", everything, moving(h2d, rates(20, 24, 12, 12, 12, 24)...), []string{slow, slowOver}},
 		{"for good: it is the usual throughput after ten minutes", everything,
 			moving(h2d, append(rates(20, 24), rates(70, 12)...)...), []string{slow, slowOver}},
+		{"and then none for ten minutes", everything, func(w *world, p *consumertest.Process) {
+			moving(h2d, rates(20, 24, 12, 12, 12)...)(w, p)
+			w.tick(260, 860)
+		}, []string{slow, slowOver}},
 		{"far below a noisy baseline", everything, moving(h2d, slices.Concat(noisy, rates(3, 3))...), []string{slow}},
 		{"pinned memory", everything, func(w *world, p *consumertest.Process) {
 			at := w.copies(p, 20, copying{schema.HtoD, false, 40, 4 * mib, 24, schema.HostMemPinned}, 20)

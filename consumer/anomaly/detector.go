@@ -94,7 +94,7 @@ func (d *Detector) Apply(b *schema.Batch) error {
 
 func (d *Detector) fold(b *schema.Batch) {
 	h := d.host(hostOf(&b.Header))
-	if !h.Sees(&b.Header) || b.Kind == schema.KindHost {
+	if !h.Sees(b) || b.Kind == schema.KindHost {
 		return
 	}
 	procs := d.table.Threads(b)

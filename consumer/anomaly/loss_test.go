@@ -59,6 +59,14 @@ func TestTelemetryLoss(t *testing.T) {
 			w.host.Header.Run, w.host.Header.Lost[schema.LossBulkRing] = 25e9, 400
 			w.busy(p, 1, 1000, at)
 		}, []string{lossy}},
+		{"a reboot while it fires: the clock begins anew", everything, func(w *world, p *consumertest.Process) {
+			at := w.busy(p, 1, 1000, 1e6)
+			w.host.Header.Lost[schema.LossBulkRing] += 5000
+			w.busy(p, 1, 1000, at)
+			w.host.Header.BootID, w.host.Header.ClockOffset = "boot-2", w.host.Header.ClockOffset+1e16
+			w.host.Header.Lost[schema.LossBulkRing] = 0
+			w.busy(p, 8, 1000, 20)
+		}, []string{lossy, lossyOver}},
 		{"mode observe", rule.Config{Mode: rule.Observe}, losing(schema.LossControlRing, 5000, 2),
 			[]string{"telemetry_loss info firing 0"}},
 
@@ -87,6 +95,23 @@ func TestTelemetryLoss(t *testing.T) {
 	} {
 		s.test(t)
 	}
+}
+
+// An alert that fires when its rule is switched off clears at the next tick: nothing else would end it.
+func TestRuleThatIsSwitchedOff(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, everything)
+	p := w.process(42, "train")
+	at := w.busy(p, 3, 1000, 20)
+	w.host.Header.Lost[schema.LossControlRing] += 5000
+	w.fail(p, 40*gib, at)
+	at = w.busy(p, 3, 1000, at)
+	fired := []string{lossy, outOf}
+	w.want(fired...)
+	w.cfg.Rules.Mode = rule.Off
+	w.restore()
+	w.busy(p, 1, 1000, at)
+	w.want(append(fired, outOfOver, lossyOver)...)
 }
 
 // The messages name causes and counts: of the first ticks, and of the whole time when the alert clears.

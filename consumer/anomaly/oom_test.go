@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gputap/gputap/consumer/alert"
+	"github.com/gputap/gputap/consumer/anomaly/rule"
 	"github.com/gputap/gputap/consumer/consumertest"
 	"github.com/gputap/gputap/schema"
 )
@@ -92,6 +93,25 @@ func TestOutOfMemory(t *testing.T) {
 			w.fail(p, 4*gib, 10)
 			w.tick(20, 30)
 		}, []string{outOf, outOf}},
+		{"the process starts itself again by exec", everything, func(w *world, p *consumertest.Process) {
+			w.fail(p, 40*gib, 10)
+			p.Exec("train", ktime(11))
+			w.tick(20, 320)
+		}, []string{outOf, outOfOver}},
+		{"it succeeds after an exec", everything, func(w *world, p *consumertest.Process) {
+			w.fail(p, 40*gib, 10)
+			p.Exec("train", ktime(11))
+			w.tick(20, 20)
+			w.alloc(p, 40*gib, 21)
+			w.tick(30, 40)
+		}, []string{outOf, outOfOver}},
+		{"the process is excluded, and goes on failing", rule.Config{Mode: rule.Alert,
+			Exclude: alert.Exclude{Comm: []string{"train"}}}, func(w *world, p *consumertest.Process) {
+			for i := range 6 {
+				w.fail(p, 40*gib, 10+40*float64(i))
+				w.tick(20+40*float64(i), 40+40*float64(i))
+			}
+		}, nil},
 		{"events were lost meanwhile", everything, func(w *world, p *consumertest.Process) {
 			w.fail(p, 40*gib, 10)
 			w.flush()
@@ -301,6 +321,23 @@ func TestEveryFailureIsCounted(t *testing.T) {
 	}
 	if !slices.ContainsFunc(w.changes, func(a Alert) bool { return strings.Contains(a.Message, "6 times more") }) {
 		t.Errorf("no message counts the failures: %s", w.changes[0].Message)
+	}
+}
+
+// A process that ran before a reboot holds nothing, although its end was not seen.
+func TestProcessesBeforeARebootHoldNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, everything)
+	w.alloc(w.process(41, "before"), 40*gib, 5)
+	w.tick(10, 20)
+	w.host.Header.BootID, w.host.Header.ClockOffset = "boot-2", w.host.Header.ClockOffset+1e12
+	p := w.process(42, "train")
+	w.alloc(p, gib, 5)
+	w.fail(p, 40*gib, 10)
+	w.tick(20, 40)
+	w.want(outOf)
+	if got := w.changes[0].Message; !strings.Contains(got, "no other process was known to hold memory there") {
+		t.Error(got)
 	}
 }
 

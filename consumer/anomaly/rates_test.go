@@ -24,7 +24,10 @@ type phase struct {
 
 // phases runs a program from second 20 on.
 func (w *world) phases(p *consumertest.Process, all ...phase) (end float64) {
-	at := 20.0
+	return w.phasesAt(p, 20, all...)
+}
+
+func (w *world) phasesAt(p *consumertest.Process, at float64, all ...phase) (end float64) {
 	for _, ph := range all {
 		for range ph.windows {
 			if ph.launches > 0 {
@@ -241,4 +244,49 @@ func TestGapFreezesTheRules(t *testing.T) {
 	}
 	low(1)
 	w.want(collapse)
+}
+
+// A window without events is not the end of a streak, or of the process's work, if its events may have been lost.
+func TestGapWithoutEvents(t *testing.T) {
+	t.Parallel()
+	usual := phase{windows: 40, launches: 50_000, allocs: 300}
+	lose := func(w *world, windows int, at float64) float64 {
+		for range windows {
+			w.host.Header.Lost[schema.LossControlRing] += 1000
+			w.process(43, "other").Free(1, 1<<20, ktime(at+5), 1)
+			at += 10
+			w.tick(at, at)
+		}
+		return at
+	}
+	for _, s := range []scenario{
+		{"more allocations", only(func(c *rule.Config) { c.AllocRate.Mode = rule.Alert }),
+			func(w *world, p *consumertest.Process) {
+				at := lose(w, 1, w.phases(p, usual, phase{2, 50_000, 3000}))
+				w.phasesAt(p, at, phase{1, 50_000, 3000})
+			}, []string{moreAllocs}},
+		{"fewer launches", only(func(c *rule.Config) { c.LaunchCollapse.Mode = rule.Alert }),
+			func(w *world, p *consumertest.Process) {
+				at := w.phases(p, phase{windows: 40, launches: 100_000}, phase{20, 10_000, 0})
+				lose(w, 5, at)
+			}, []string{collapse}},
+	} {
+		s.test(t)
+	}
+}
+
+// A heartbeat may be the first to say that events were lost: before it, and after the last event.
+func TestHeartbeatReportsALoss(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, only(func(c *rule.Config) { c.LaunchCollapse.Mode = rule.Alert }))
+	p := w.process(42, "train")
+	at := w.phases(p, phase{40, 100_000, 0})
+	for range 30 {
+		w.host.Header.Lost[schema.LossBulkRing] += 1000
+		w.apply(w.host.Heartbeat(ktime(at + 1)))
+		w.launch(p, 10_000, at+2)
+		at += 10
+		w.tick(at, at)
+	}
+	w.want()
 }

@@ -211,7 +211,8 @@ func idOf(b *schema.Batch, row *schema.Process) schema.ProcessID {
 }
 
 // begin returns the empty cell of a rank in a window; nil if there is a better one, or the window is closed. Several
-// processes of one rank may use CUDA: the one that launches most counts.
+// processes of one rank may use CUDA: the one that launches most counts. It becomes the member with the next window,
+// because the member may still send this one.
 func (f *Fold) begin(j *job, b *schema.Batch, row *schema.Process, e *schema.Rank, shift int64) *cell {
 	own := numberOf(b, e.Time)
 	if own+shift < j.next {
@@ -222,12 +223,27 @@ func (f *Fold) begin(j *job, b *schema.Batch, row *schema.Process, e *schema.Ran
 	if c != nil && c.launches >= e.Count {
 		return nil
 	}
-	if !f.join(j, b, row, id) {
+	m := j.members[row.Rank-1]
+	joins := m == nil || m.ID == id || j.before(w.number, row.Rank-1) == id
+	if joins && !f.join(j, b, row, id) {
 		return nil
 	}
 	c = &cell{id: id, number: own, launches: e.Count, run: b.Run, seq: b.Seq}
 	w.cells[row.Rank-1] = c
 	return c
+}
+
+// before returns the process that counts for a rank in the last window of it before another one.
+func (j *job) before(number int64, rank uint32) schema.ProcessID {
+	for _, w := range slices.Backward(j.open) {
+		if c := w.cells[rank]; c != nil && w.number < number {
+			return c.id
+		}
+	}
+	if c := j.scales[numScales-1].sum.cells[rank]; c != nil {
+		return c.id // of the last closed window
+	}
+	return schema.ProcessID{}
 }
 
 // window returns an open window.

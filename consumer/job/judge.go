@@ -99,6 +99,9 @@ func (f *Fold) compareAt(j *job, at int, w *window) {
 	}
 	for _, s := range slices.Clone(j.firing) {
 		switch {
+		case f.cfg.Severity == "": // it fired before the program started again
+			f.clear(j, s.rank, endOf(w.number), "the rule is off")
+			continue
 		case s.scale != at:
 			continue
 		case o.against == s.rank+1:

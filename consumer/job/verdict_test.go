@@ -238,6 +238,23 @@ func TestSummariesThatComeTwice(t *testing.T) {
 	}
 }
 
+// An alert that fires when the rule is switched off clears with the next window.
+func TestRuleThatIsSwitchedOff(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	r := &rows{pair: p}
+	for n := range 6 {
+		if n == 5 {
+			p.jobs.cfg.Severity = ""
+			p.restored()
+		}
+		r.add(.3, .3, .1, .3)
+	}
+	if len(p.fired) != 2 || !strings.HasSuffix(p.alerts[1].Message, "Cleared: the rule is off.") {
+		t.Errorf("fired %v", p.fired)
+	}
+}
+
 // Exclusions and the mode off raise nothing, and the report still names the rank.
 func TestExcluded(t *testing.T) {
 	t.Parallel()

@@ -325,6 +325,23 @@ func TestClockCorrectionEndsEarlierBoot(t *testing.T) {
 	}
 }
 
+// Each boot of a host with a broken clock seems to be older than those before.
+func TestBootsInNoOrderAreLimited(t *testing.T) {
+	t.Parallel()
+	h, tracker := consumertest.Memory(t, "gpu-01"), New(Config{})
+	for n := range 100 {
+		h.Header.BootID = fmt.Sprint("boot-", n)
+		h.Header.ClockOffset--
+		h.Process(42, 50, "train").Alloc(1, 0x1000, 8, 100, 1)
+		apply(t, tracker, h.Batch())
+		tracker.Lost("test", "gpu-01", fmt.Sprint("lost-", n), 1)
+	}
+	if n := len(tracker.hosts[snapshot.HostID{Cluster: "test", Host: "gpu-01"}].boots); n > maxBoots {
+		t.Errorf("%d boots are kept", n)
+	}
+	consumertest.Restore(t, New(Config{}), consumertest.Sections(t, tracker))
+}
+
 func TestEqualPIDsAndAddressesAreSeparate(t *testing.T) {
 	t.Parallel()
 	tracker := New(Config{})

@@ -1,6 +1,7 @@
 package leak
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -121,10 +122,24 @@ func (t *Tracker) bootOf(cluster, hostname, bootID string) *boot {
 	}
 	h := m.boots[bootID]
 	if h == nil {
+		if len(m.boots) >= maxBoots {
+			oldest := m.oldest()
+			t.endBoots(m, func(b *boot) bool { return b == oldest })
+		}
 		h = &boot{host: m, bootID: bootID}
 		m.boots[bootID] = h
 	}
 	return h
+}
+
+// maxBoots limits a host whose boots come in no order, such as one of a broken clock.
+const maxBoots = 16
+
+// oldest returns the boot that began first; of several, the first by name.
+func (m *host) oldest() *boot {
+	return slices.MinFunc(slices.Collect(maps.Values(m.boots)), func(a, b *boot) int {
+		return cmp.Or(cmp.Compare(a.offset, b.offset), cmp.Compare(a.bootID, b.bootID))
+	})
 }
 
 // observe updates the batch's boot from the header of a batch of any kind, and returns the boot.
@@ -170,15 +185,19 @@ func memoryLost(b *schema.Batch) uint64 {
 // endOlderBoots ends the processes of boots whose wall time lies in [from, booted): the host has rebooted since. The
 // clock offset approximates the wall time of a boot closely enough to order boots.
 func (t *Tracker) endOlderBoots(h *boot, from, booted int64) {
-	older := func(old *boot) bool { return old != h && old.offset >= from && old.offset < booted }
+	t.endBoots(h.host, func(old *boot) bool { return old != h && old.offset >= from && old.offset < booted })
+}
+
+// endBoots ends the processes of boots, and removes the boots.
+func (t *Tracker) endBoots(m *host, over func(*boot) bool) {
 	// in order of first sight: the order of releases decides which workload is evicted first
-	for _, p := range t.table.Of(h.id) {
-		if at := p.State.boot; h.boots[at.bootID] == at && older(at) && !p.Ended {
+	for _, p := range t.table.Of(m.id) {
+		if at := p.State.boot; m.boots[at.bootID] == at && over(at) && !p.Ended {
 			at.markGap(at.last) // neither its end nor its last events were seen
 			t.exit(p)
 		}
 	}
-	maps.DeleteFunc(h.boots, func(_ string, old *boot) bool { return older(old) })
+	maps.DeleteFunc(m.boots, func(_ string, old *boot) bool { return over(old) })
 }
 
 // endMissing ends processes that began before the producer's run, made no call in it and are not in the producer's
@@ -244,7 +263,7 @@ func (t *Tracker) Lost(cluster, hostname, boot string, batches uint64) {
 		return
 	}
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.unlock()
 	h := t.bootOf(cluster, hostname, boot)
 	h.markGap(h.last)
 	h.openGap = true

@@ -58,13 +58,18 @@ func keyOfGrowth(p *proc, uuid string, a alarm) alert.Key {
 
 // alarm raises, escalates or clears leak_growth after a window.
 func (t *Tracker) alarm(p *proc, d *device) {
-	suspect := t.stateOf(p, d) == trend.Suspect
-	if t.rules.Growth == alert.ModeOff || !suspect && d.alarm == quiet {
+	off := t.rules.Growth == alert.ModeOff
+	suspect := !off && t.stateOf(p, d) == trend.Suspect
+	if !suspect && d.alarm == quiet {
 		return
 	}
 	now := p.State.boot.wall(d.judged)
 	if !suspect {
-		t.book.Clear(keyOfGrowth(p, d.alarmGPU, d.alarm), now, "the memory no longer grows")
+		why := "the memory no longer grows"
+		if off { // it fired before the program started again
+			why = "the rule is off"
+		}
+		t.book.Clear(keyOfGrowth(p, d.alarmGPU, d.alarm), now, why)
 		d.alarm = quiet
 		return
 	}

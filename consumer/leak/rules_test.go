@@ -151,6 +151,21 @@ func TestLeakGrowthNamesTheNumbers(t *testing.T) {
 	}
 }
 
+// TestRuleThatIsSwitchedOff: an alert that fires then clears at the next window.
+func TestRuleThatIsSwitchedOff(t *testing.T) {
+	t.Parallel()
+	s, raised := alerting(t, Rules{})
+	leaks := func() { s.alloc(9, 16*mib); s.sleep(30 * time.Second) }
+	s.until(40*time.Minute, leaks)
+	off := Config{Rules: Rules{Mode: alert.ModeOff}, OnAlert: s.tracker.cfg.OnAlert}
+	s.tracker = consumertest.Restore(t, New(off), consumertest.Sections(t, s.tracker))
+	s.until(42*time.Minute, leaks)
+	want := []string{growing + " warning firing 42", growing + " warning cleared 42"}
+	if got := texts(*raised); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // TestGrowthOnAFullGPU: the alert asks for no restart before the GPU is full.
 func TestGrowthOnAFullGPU(t *testing.T) {
 	t.Parallel()

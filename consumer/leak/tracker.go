@@ -18,8 +18,8 @@ type Config struct {
 	KeepEnded time.Duration
 	// Window is the length of the windows of verdicts; 0: one minute.
 	Window time.Duration
-	// OnVerdict is called with every change of a verdict, in order, after the Apply, Tick or Forget that caused it. It
-	// may read the Tracker. nil: not called.
+	// OnVerdict is called with every change of a verdict, in order, after the Apply, Tick, Lost or Forget that caused
+	// it. It may read the Tracker. nil: not called.
 	OnVerdict func(Change)
 	// Rules are those that raise alerts.
 	Rules Rules

@@ -15,13 +15,15 @@ type Call struct {
 	Op     schema.Op
 	OK     uint64
 	Failed uint64
-	Errors map[uint32]uint64 // by CUresult; nil without failures
+	Errors map[uint32]uint64 // by CUresult, of which the first 256 are told apart; nil without failures
 
 	Recorded uint64 // calls recorded into a graph; they are neither OK nor failed
 }
 
-// maxCalls limits a list. The table of probed symbols is far shorter.
-const maxCalls = 256
+const (
+	maxCalls   = 256 // of a list. The table of probed symbols is far shorter
+	maxResults = 256 // of Call.Errors. The driver has about a hundred
+)
 
 // Calls are the calls of one process in order of first use. The list is short and is searched linearly.
 type Calls []Call
@@ -57,7 +59,9 @@ func (c *Call) Count(result uint32) {
 	if c.Errors == nil {
 		c.Errors = map[uint32]uint64{}
 	}
-	c.Errors[result]++
+	if c.Errors[result] > 0 || len(c.Errors) < maxResults {
+		c.Errors[result]++
+	}
 }
 
 // Clone returns a copy for a report.
@@ -78,6 +82,9 @@ func (c *Calls) code(to *snapshot.Codec) {
 			snapshot.Uint(to, result)
 			snapshot.Uint(to, n)
 		})
+		if len(call.Errors) > maxResults {
+			to.Fail("more than %d results", maxResults)
+		}
 	})
 	if len(*c) > maxCalls {
 		to.Fail("more than %d calls", maxCalls)

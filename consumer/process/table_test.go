@@ -196,6 +196,12 @@ func TestCallsKeepTheirLimit(t *testing.T) {
 	for i := range 1000 {
 		c.Find(&schema.CallRef{Symbol: fmt.Sprintf("cu%d", i)}).Count(uint32(i % 2))
 	}
+	for result := range uint32(1000) {
+		c[0].Count(1 + result)
+	}
+	if c[0].Failed != 1000 || len(c[0].Errors) != maxResults {
+		t.Errorf("%d failures with %d results", c[0].Failed, len(c[0].Errors))
+	}
 	last := c[len(c)-1]
 	if len(c) != maxCalls || last.Symbol != "other" || last.OK+last.Failed != 1000-maxCalls+1 {
 		t.Errorf("%d symbols, the last %+v", len(c), last)

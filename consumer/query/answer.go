@@ -40,8 +40,8 @@ func (s *Service) answer(r *reply) {
 		return
 	}
 	if err := r.send(taken); err != nil {
-		s.WithLabelValues("failed").Inc()
-		s.log.Debug("cannot answer a question", "shard", r.page.Shard, "err", err)
+		r.page.Last = false
+		s.refuse(r, "failed", "500", err.Error())
 		return
 	}
 	s.WithLabelValues("answered").Inc()

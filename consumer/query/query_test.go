@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -114,6 +115,22 @@ func TestAnswerIsGathered(t *testing.T) {
 				t.Errorf("a body has %d bytes", len(body))
 			}
 		}
+	}
+}
+
+// A row that is not JSON ends the answer with the reason, at once.
+func TestRowThatCannotBeEncoded(t *testing.T) {
+	t.Parallel()
+	account := bustest.NewAccount(t)
+	s, _ := serve(t, account, "a", always(Shard{Number: 0, Epoch: 1, Take: func(*Question) (Taken, error) {
+		return Taken{Total: 2, Rows: func(yield func(any) bool) { _ = yield(1) && yield(math.NaN()) }}, nil
+	}}))
+	a := ask(t, account.Connect().Conn(), enough, 0)
+	if len(a.Missing) != 1 || !strings.Contains(a.Missing[0].Reason, "NaN") {
+		t.Errorf("got %+v", a)
+	}
+	if n := testutil.ToFloat64(s.WithLabelValues("failed")); n != 1 {
+		t.Errorf("%g questions failed", n)
 	}
 }
 

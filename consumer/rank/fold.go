@@ -104,7 +104,7 @@ func (f *Fold) Apply(b *schema.Batch) error {
 		h = &host{}
 		f.hosts[id] = h
 	}
-	if !f.sees(h, &b.Header) || !ranked || b.Events == 0 {
+	if !f.sees(h, b) || !ranked || b.Events == 0 {
 		return nil
 	}
 	f.threads(h, b)
@@ -115,7 +115,7 @@ func (f *Fold) Apply(b *schema.Batch) error {
 func isRank(p schema.Process) bool { return p.Job != "" && p.Rank > 0 }
 
 // sees takes note of a batch before its events. It returns false for a batch of an earlier boot, which does not count.
-func (f *Fold) sees(h *host, b *schema.Header) bool {
+func (f *Fold) sees(h *host, b *schema.Batch) bool {
 	if h.boot != b.BootID {
 		if h.boot != "" && b.ClockOffset < h.offset {
 			return false
@@ -135,15 +135,24 @@ func (f *Fold) sees(h *host, b *schema.Header) bool {
 	case b.Run > h.run: // calls between two runs of the producer were not seen
 		h.run, h.lost = b.Run, b.Lost
 		h.freeze(max(h.latest, schema.KTime(b.Run)))
-	case b.Run == h.run && b.Lost != h.lost:
-		h.lost = b.Lost
-		h.freeze(h.latest)
+	case b.Run == h.run && h.loses(&b.Header):
+		h.freeze(max(h.latest, b.Through())) // a heartbeat counts what was lost through a time
 	}
 	if h.missed {
 		h.missed = false
 		h.freeze(h.latest)
 	}
 	return true
+}
+
+// loses adds the growth of the loss counters, and reports whether there is any. They fall where a batch of another kind
+// comes late.
+func (h *host) loses(b *schema.Header) (more bool) {
+	for cause, n := range b.Lost {
+		more = more || n > h.lost[cause]
+		h.lost[cause] = max(h.lost[cause], n)
+	}
+	return more
 }
 
 // moveClock drops the open windows of a host.

@@ -385,3 +385,43 @@ func TestLimit(t *testing.T) {
 		t.Errorf("%d summaries, %+v", len(f.summaries), f.counters)
 	}
 }
+
+// A heartbeat may be the first to say that events were lost, and a batch that was closed before may come after it.
+func TestHeartbeatReportsALoss(t *testing.T) {
+	t.Parallel()
+	j := &consumertest.Job{Name: "slurm:1", Ranks: 4, PerHost: 4, Step: consumertest.Gloo(20, 3, 20*time.Millisecond),
+		Random: source(5)}
+	f := feed(t)
+	for _, m := range j.Messages(t, 60*time.Second) {
+		b := consumertest.Decode(t, m.Data)
+		if m.At == 23*time.Second && b.Kind == schema.KindSync {
+			h := b.Header
+			h.Kind, h.Events, h.First, h.Last, h.Lost[schema.LossBulkRing] = schema.KindHost, 0, 0, 0, 5
+			through := schema.End{Kind: schema.KindLaunch, Through: j.KTime(0, 22500*time.Millisecond)}
+			check(t, f.Apply(&schema.Batch{Header: h, Ends: []schema.End{through}}))
+		}
+		if m.At > 23*time.Second && b.Kind != schema.KindSync { // the syncs are late
+			b.Lost[schema.LossBulkRing] = 5
+		}
+		check(t, f.Apply(b))
+		if len(b.Ends) > 0 {
+			f.Tick(&b.Header, b.Through())
+		}
+	}
+	windows := map[int]int{}
+	for c := range f.figures() {
+		if c.from == schema.NoActivity && c.to == schema.Launching {
+			windows[c.window]++
+		}
+	}
+	if windows[11] > 0 || windows[12] != 4 || windows[27] != 4 || len(windows) < 24 {
+		t.Errorf("ranks by window: %v", windows)
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

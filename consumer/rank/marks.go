@@ -58,7 +58,8 @@ func order(class schema.Activity) uint16 {
 	return uint16(inside - class)
 }
 
-// page returns the page of a bin, or nil if the window of the bin is closed. Events far ahead displace the oldest ones.
+// page returns the page of a bin, or nil if the window of the bin is closed. Events far ahead displace the oldest ones,
+// whose windows then lack calls.
 func (f *Fold) page(p *proc, bin uint64) *page {
 	if bin < p.host.done {
 		return nil
@@ -69,14 +70,17 @@ func (f *Fold) page(p *proc, bin uint64) *page {
 	case *at == nil:
 		*at = f.newPage()
 	case (*at).number > number:
+		p.host.freeze(endOfPage(number))
 		return nil
 	case (*at).number < number:
-		p.host.freeze(schema.KTime((*at).number+1) * pageBins * binDuration)
+		p.host.freeze(endOfPage((*at).number))
 		**at = page{}
 	}
 	(*at).number = number
 	return *at
 }
+
+func endOfPage(number uint64) schema.KTime { return schema.KTime(number+1) * pageBins * binDuration }
 
 func (f *Fold) newPage() *page {
 	if n := len(f.pages); n > 0 {

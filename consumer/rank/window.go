@@ -67,12 +67,20 @@ func (h *host) goTo(w window) {
 // sums returns the sums of the window of t; nil if it is closed.
 func (p *proc) sums(t schema.KTime) *sums { return p.sumsOf(p.host.windowOf(t)) }
 
+// sumsOf returns the sums of a window; nil if it is closed. Windows far ahead displace the oldest ones, which then lack
+// calls.
 func (p *proc) sumsOf(w window) *sums {
-	s := &p.open[w%maxOpen]
-	if w < p.host.next || s.number > w+1 {
+	s, h := &p.open[w%maxOpen], p.host
+	switch {
+	case w < h.next:
 		return nil
-	}
-	if s.number < w+1 {
+	case s.number > w+1:
+		h.freeze(h.start(w))
+		return nil
+	case s.number < w+1:
+		if s.number > 0 {
+			h.freeze(h.start(s.number - 1))
+		}
 		s.number, s.sums = w+1, sums{}
 	}
 	return &s.sums
@@ -95,7 +103,9 @@ func (p *proc) close(w window) (calls sums, idle pauses) {
 	if s.number == w+1 {
 		calls = s.sums
 	}
-	s.number, s.sums = 0, sums{}
+	if s.number <= w+1 { // else a newer window has displaced it
+		s.number, s.sums = 0, sums{}
+	}
 	from, to := p.host.bins(w)
 	_, through := p.host.bins(w + 1)
 	begin, end := uint64(p.host.start(w))/unit, uint64(p.host.start(w+1))/unit

@@ -17,6 +17,7 @@ import (
 // effort is how much of each kind a test of one fold does.
 type effort struct {
 	traffics uint64 // random traffics
+	hostile  uint64 // streams of any content
 	places   int    // at which each is interrupted
 	crowded  int    // places at which the traffic of more workloads than series is interrupted
 	step     int    // bytes between the ends of truncated sections
@@ -30,7 +31,7 @@ func TestFolds(t *testing.T) {
 			t.Run("golden snapshot", s.testGolden)
 			t.Run("hosts move to two other folds", s.testSplit)
 			t.Run("a section of a newer version is refused", s.testNewer)
-			s.run(t, effort{traffics: 2, places: 4, crowded: 3, step: 37, flips: 20})
+			s.run(t, effort{traffics: 2, hostile: 2, places: 4, crowded: 3, step: 37, flips: 20})
 		})
 	}
 }
@@ -47,6 +48,7 @@ func (s suite) run(t *testing.T, e effort) {
 		t.Parallel()
 		s.resume(t, recorded(t), e.places)
 	})
+	t.Run("resume: hostile streams", func(t *testing.T) { s.testHostile(t, e.hostile) })
 	if s.limited {
 		t.Run("resume: more workloads than series", func(t *testing.T) { s.testCrowd(t, e.crowded) })
 	}

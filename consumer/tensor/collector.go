@@ -93,7 +93,7 @@ func (f *Fold) samples() (all []sample, processes prometheus.Metric, blocks uint
 			}
 			all[i].allocated += d.allocated.now
 			all[i].reserved += d.reserved.now
-			all[i].cached += d.cacheBytes()
+			all[i].cached += d.cachedBytes()
 			all[i].peakAllocated += d.allocated.peak
 			all[i].peakReserved += d.reserved.peak
 			all[i].blocks += d.blocks

@@ -55,9 +55,6 @@ type device struct {
 	sizes  sizes
 }
 
-// cacheBytes returns the bytes that the allocator holds without a block in them.
-func (d *device) cacheBytes() uint64 { return d.reserved.now - min(d.reserved.now, d.allocated.now) }
-
 // level is an amount over time.
 type level struct {
 	now, peak uint64
@@ -122,7 +119,7 @@ func (s *state) apply(d *device, e *schema.Tensor, tid uint32, free bool, window
 	if d.series == nil {
 		d.begin(window, e.Time)
 	}
-	d.last = e.Time
+	d.last = max(d.last, e.Time) // no block is later
 	d.allocated.set(e.Allocated, e.Time)
 	d.reserved.set(e.Reserved, e.Time)
 	d.cache.Set(e.Time, d.cachedBytes())
@@ -152,7 +149,7 @@ func (d *device) begin(window time.Duration, at schema.KTime) {
 	d.verdict, d.cached, d.judged, d.suspected, d.groups = trend.Verdict{}, trend.Verdict{}, 0, 0, nil
 }
 
-// cachedBytes are the bytes that the allocator holds without a block in them.
+// cachedBytes returns the bytes that the allocator holds without a block in them.
 func (d *device) cachedBytes() uint64 { return d.reserved.now - min(d.reserved.now, d.allocated.now) }
 
 // first sets the bytes of the blocks that were handed out before the first report.

@@ -428,3 +428,17 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("the page lacks %s", other)
 	}
 }
+
+// Times of reports that go back, as only a broken or hostile producer sends them, do no harm.
+func TestTimesThatGoBack(t *testing.T) {
+	t.Parallel()
+	f, h := tensor.New(tensor.Config{}), newHost()
+	h.add(report{pid: 7, tid: 7, at: 100, ptr: 1, bytes: 10, allocated: 10, reserved: 20}).
+		add(report{pid: 7, tid: 7, at: 50, ptr: 2, bytes: 10, allocated: 20, reserved: 20}).send(t, f)
+	apply(t, f, h.end(t, "exec", 7, 70))
+	f = consumertest.Restore(t, tensor.New(tensor.Config{}), consumertest.Sections(t, f))
+	h.add(report{pid: 7, tid: 7, at: 120, ptr: 1, bytes: -10, allocated: 10, reserved: 20}).send(t, f)
+	if g := only(t, f).GPUs[0]; g.Blocks != 0 || g.BlockBytes != 0 {
+		t.Errorf("%d blocks of %d bytes", g.Blocks, g.BlockBytes)
+	}
+}

@@ -78,7 +78,7 @@ func (s *Series) Judge(last Verdict, open uint64, gaps *Gaps, c Criteria) Verdic
 	}
 	perWindow, rising, pairs := f.theilSen(base)
 	v.State, v.Newest, v.Rising = Steady, f.window[f.n-1], 100*rising/pairs
-	v.PerHour = whole(perWindow * (float64(time.Hour) / float64(s.width)))
+	v.PerHour = s.perHour(perWindow)
 	continues, half := f.recent(onset, grown/4)
 	strict := rising*100 >= 80*pairs && half
 	loose := last.State.Grows() && !last.Hidden && rising*100 >= 70*pairs && continues
@@ -92,19 +92,29 @@ func (s *Series) Judge(last Verdict, open uint64, gaps *Gaps, c Criteria) Verdic
 			return v.steady(last)
 		}
 		onset, grown = 0, v.Newest-f.window[0]+1
-		v.PerHour = whole(perWindow * (float64(time.Hour) / float64(s.width)))
+		v.PerHour = s.perHour(perWindow)
 	}
 	v.State, v.Onset, v.OldUntil = Growing, f.window[onset], v.Newest-grown/4
-	more := float64(grown - 1)
-	if last.State.Grows() && last.Hidden == v.Hidden {
-		v.Onset, v.Growth = last.Onset, last.Growth
-		more = float64(v.Newest - min(v.Newest, last.Newest))
-	}
-	v.Growth += whole(perWindow * more)
+	v.addGrowth(&last, perWindow, grown)
 	if v.Growth >= c.Suspect && v.Newest-v.Onset+1 >= Kept && !c.Doubt && (strict || last.State == Suspect) {
 		v.State = Suspect
 	}
 	return v
+}
+
+func (s *Series) perHour(perWindow float64) uint64 {
+	return whole(perWindow * (float64(time.Hour) / float64(s.width)))
+}
+
+// addGrowth sets the growth over the windows in which v grew. If the verdict before shows the same growth, its onset
+// stays, and only the windows since then are added: the rate may have changed.
+func (v *Verdict) addGrowth(last *Verdict, perWindow float64, windows uint64) {
+	more := windows - 1
+	if last.State.Grows() && last.Hidden == v.Hidden {
+		v.Onset, v.Growth = last.Onset, last.Growth
+		more = v.Newest - min(v.Newest, last.Newest)
+	}
+	v.Growth += whole(perWindow * float64(more))
 }
 
 // steady returns v, unless the series grew in the window before: a program frees its memory before it ends, and the

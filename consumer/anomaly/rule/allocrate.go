@@ -43,7 +43,9 @@ func (*allocRate) Kinds() []schema.Kind { return []schema.Kind{schema.KindLaunch
 func (r *allocRate) Window(w *Window) {
 	s, n := &w.Process.State.allocs, float64(w.Counts.Allocs)
 	if n == 0 && w.Counts.Launches == 0 && !s.firing {
-		s.ends()
+		if w.Complete {
+			s.ends()
+		}
 		return
 	}
 	median, _ := s.usual.median()

@@ -166,7 +166,10 @@ func (r *allocSize) decide(p *Process, s *sizes, at time.Time) {
 	s.largest, s.held = max(s.largest, h.bytes), nil
 	k := r.key(p, h.alert.GPU)
 	if r.fire(p, k, at, h.alert.Evidence.Seq, func() alert.Alert { return h.alert }) {
-		s.odd, s.oddGPU = h.key, h.alert.GPU
+		if s.odd != 0 && s.oddGPU != k.GPU {
+			r.set.book.Clear(r.key(p, s.oddGPU), at, "a larger allocation followed")
+		}
+		s.odd, s.oddGPU = h.key, k.GPU
 	}
 	if h.freed {
 		r.set.book.Clear(k, at, "the memory was freed")

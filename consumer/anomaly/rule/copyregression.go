@@ -17,7 +17,7 @@ import (
 // memory. A window counts if it has 30 of them. Its throughput is odd if it is Percent below the median of the windows
 // before, at least two minutes of them, and below their spread. More bytes than usual mean that several threads share
 // the link; such a window is not odd. Three odd windows in a row fire. The alert clears at half the threshold, and
-// after ten minutes.
+// after ten minutes, also if the process makes fewer copies then.
 type copyRegression struct {
 	base
 	CopyRegression
@@ -110,10 +110,27 @@ func (*copyRegression) Kinds() []schema.Kind { return []schema.Kind{schema.KindC
 func (r *copyRegression) Window(w *Window) {
 	for i := range w.Process.State.routes {
 		of := &w.Process.State.routes[i]
-		if m, known := of.open.take(w.index); known && m.calls >= minCopies {
+		switch m, known := of.open.take(w.index); {
+		case known && m.calls >= minCopies:
 			r.judge(w, of, &m)
+		case of.slow.firing && w.Complete:
+			r.idle(w, of)
 		}
 	}
+}
+
+// idle ends the alert of a route if it has fired for long: too few copies tell nothing.
+func (r *copyRegression) idle(w *Window, of *route) {
+	if of.slow.windows++; of.slow.windows >= maxFiring {
+		of.slow = streak{}
+		r.set.book.Clear(r.keyOf(w.Process, of), w.end(), "the process makes few such copies now")
+	}
+}
+
+func (r *copyRegression) keyOf(p *Process, of *route) alert.Key {
+	k := r.key(p, p.State.UUID(of.gpu))
+	k.Detail = fmt.Sprintf("%s %d %d%s", of.direction, of.class, of.memory, p.State.unnamed(of.gpu))
+	return k
 }
 
 func (r *copyRegression) judge(w *Window, of *route, m *moved) {
@@ -122,8 +139,7 @@ func (r *copyRegression) judge(w *Window, of *route, m *moved) {
 	usual, _ := of.bytes.median()
 	drop := max(float64(r.Percent)/100, min(4*1.4826*deviation/max(median, 1e-9), maxDrop))
 	odd := len(of.throughput.values) >= warmCopies && rate < (1-drop)*median && float64(m.bytes) <= 1.25*usual
-	k := r.key(w.Process, w.Process.State.UUID(of.gpu))
-	k.Detail = fmt.Sprintf("%s %d %d%s", of.direction, of.class, of.memory, w.Process.State.unnamed(of.gpu))
+	k := r.keyOf(w.Process, of)
 	switch {
 	case !w.Complete:
 		if odd {

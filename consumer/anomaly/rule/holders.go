@@ -38,7 +38,9 @@ func (r *oom) note(e *Event, f *failure) {
 	r.set.scratch = r.set.of(r.set.scratch[:0], f.alert.HostID())
 	for _, p := range r.set.scratch {
 		for i := range p.State.gpus {
-			if g := &p.State.gpus[i]; p != e.Process && g.name == of.name && g.live > 0 {
+			// the ends of the processes before a reboot may not have been seen
+			here := p != e.Process && p.ID.BootID == e.Process.ID.BootID
+			if g := &p.State.gpus[i]; here && g.name == of.name && g.live > 0 {
 				f.hold(holder{p.ID.PID, p.Comm, g.live})
 			}
 		}

@@ -34,7 +34,9 @@ func (*launchCollapse) Kinds() []schema.Kind { return []schema.Kind{schema.KindL
 func (r *launchCollapse) Window(w *Window) {
 	s, n := &w.Process.State.launches, float64(w.Counts.Launches)
 	if n == 0 {
-		r.stopped(w, s)
+		if w.Complete {
+			r.stopped(w, s)
+		}
 		return
 	}
 	s.idle = 0

@@ -85,7 +85,7 @@ func (r *oom) failed(e *Event, s *State) {
 	f := &s.failures[i]
 	f.bytes, f.last = e.Bytes, max(f.last, e.returned())
 	if f.fired {
-		r.set.book.Fire(r.keyOf(e.Process, f), e.wall(), e.Batch.Seq, func() alert.Alert { return f.alert })
+		r.fire(e.Process, r.keyOf(e.Process, f), e.wall(), e.Batch.Seq, func() alert.Alert { return f.alert })
 		return
 	}
 	r.note(e, f)

@@ -103,6 +103,7 @@ type Set struct {
 	book    *alert.Book
 	exclude alert.Exclude
 	rules   []Rule
+	off     []string // names of the others
 	of      func([]*Process, snapshot.HostID) []*Process
 	scratch []*Process
 	entries int // large allocations of all processes
@@ -133,7 +134,12 @@ func New(cfg Config, book *alert.Book, processes func([]*Process, snapshot.HostI
 	} {
 		if r.mode != Off {
 			s.rules = append(s.rules, r.make(base{r.name, r.mode, s}))
+		} else {
+			s.off = append(s.off, r.name)
 		}
+	}
+	if cfg.OOM.Mode == Off {
+		s.off = append(s.off, recovered)
 	}
 	return s
 }

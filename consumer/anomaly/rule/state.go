@@ -66,8 +66,18 @@ var ordinals = func() (names [maxGPUs]string) {
 	return names
 }()
 
-// Renew begins anew: the process has a new image, of which everything was seen.
-func (s *State) Renew(h *Host) { *s = State{known: true, sizes: sizes{gaps: h.gaps}} }
+// Renew begins anew: the process has a new image, of which everything was seen. Alerts about memory that ran out fire
+// on, with the GPUs that they name.
+func (s *State) Renew(h *Host) {
+	before := *s
+	*s = State{known: true, sizes: sizes{gaps: h.gaps}, failures: before.failures}
+	if len(s.failures) > 0 {
+		s.gpus = before.gpus
+	}
+	for i := range s.gpus {
+		s.gpus[i].tensors = tensors{}
+	}
+}
 
 // Watched reports whether rules must see every successful allocation of the process, not only the large ones.
 func (s *State) Watched() bool { return len(s.failures) > 0 }
@@ -185,7 +195,7 @@ type Host struct {
 type spans [schema.NumKinds]struct{ from, to uint64 }
 
 // Sees takes note of a batch before its events. It returns false for a batch of an earlier boot, which does not count.
-func (h *Host) Sees(b *schema.Header) bool {
+func (h *Host) Sees(b *schema.Batch) bool {
 	switch {
 	case h.boot == "":
 		h.boot, h.run, h.lost = b.BootID, b.Run, b.Lost
@@ -193,6 +203,7 @@ func (h *Host) Sees(b *schema.Header) bool {
 		return false
 	case b.BootID != h.boot:
 		*h = Host{boot: b.BootID, run: b.Run, gaps: h.gaps + 1, loss: h.loss}
+		h.loss.last = b.Last // the clock began anew
 	case b.Run > h.run: // the producer was restarted: calls in between were not seen
 		h.run, h.lost = b.Run, [schema.NumLosses]uint64{}
 		h.gap()
@@ -201,14 +212,14 @@ func (h *Host) Sees(b *schema.Header) bool {
 	h.offset = b.ClockOffset
 	if b.Events > 0 {
 		h.latest = max(h.latest, b.Last)
-		h.span(IndexOf(b.First), b)
-		h.span(IndexOf(b.Last), b)
+		h.span(IndexOf(b.First), &b.Header)
+		h.span(IndexOf(b.Last), &b.Header)
 	}
 	if b.Run == h.run && b.Lost != h.lost {
-		h.loses(b)
+		h.loses(&b.Header, b.Through())
 	}
 	if h.loss.missed > 0 {
-		h.misses(b)
+		h.misses(&b.Header)
 	}
 	h.seen[b.Kind] = b.Run
 	h.loss.events += uint64(b.Events)
@@ -225,8 +236,8 @@ func (h *Host) span(index Index, b *schema.Header) {
 	}
 }
 
-// loses adds the growth of the loss counters.
-func (h *Host) loses(b *schema.Header) {
+// loses adds the growth of the loss counters. A heartbeat counts what was lost through a time, after the latest event.
+func (h *Host) loses(b *schema.Header, through schema.KTime) {
 	for cause, n := range b.Lost {
 		if n <= h.lost[cause] {
 			continue
@@ -238,7 +249,7 @@ func (h *Host) loses(b *schema.Header) {
 		}
 	}
 	h.loss.reported(b)
-	h.freeze(max(h.latest, schema.KTime(b.Run)))
+	h.freeze(max(h.latest, schema.KTime(b.Run), through))
 }
 
 // Misses takes note of batches that will never come. The next batch is the one after them.
@@ -327,6 +338,9 @@ func (s *Set) Tick(header *schema.Header, h *Host, all []*Process, through schem
 	}
 	for _, r := range s.rules {
 		r.Tick(t)
+	}
+	for _, name := range s.off { // an alert fired before the program started again
+		s.book.ClearAged(t.id(), name, 0, t.now(), "the rule is off")
 	}
 	s.book.Advance(t.id(), t.now())
 }
