@@ -85,7 +85,10 @@ func (q *question) run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer s.Close()
-	r := newRun(s, q.Since, q.Until)
+	r, err := newRun(ctx, s, q.Since, q.Until)
+	if err != nil {
+		return fmt.Errorf("backtest %s: %w", s.Name, err)
+	}
 	q.current, q.changed = r.variant(current, q.p.Log), r.variant(changed, q.p.Log)
 	missing, err := r.read(ctx)
 	if err != nil {
