@@ -173,10 +173,11 @@ func ratesCommand[T any](p *app.Process, name, short string, kind schema.Kind, c
 
 func writeLaunches(to io.Writer, list []Launches) {
 	table := app.NewTable("HOST", "PID", "COMMAND", "LAUNCHES", "PER SECOND", "SHARE", "KERNEL")
+	clusters := severalClusters(list, func(l *Launches) *Who { return &l.Who })
 	for i := range list {
 		l := &list[i]
 		for _, k := range l.TopKernels[:min(maxRows, len(l.TopKernels))] {
-			table.Row(l.Host, l.PID, l.Comm, k.Launches, app.Rate(k.PerSecond),
+			table.Row(l.place(clusters), l.PID, l.Comm, k.Launches, app.Rate(k.PerSecond),
 				fmt.Sprintf("%.1f %%", 100*k.Share), app.Shorten(k.Kernel, 60))
 		}
 	}
@@ -185,6 +186,7 @@ func writeLaunches(to io.Writer, list []Launches) {
 
 func writeCopies(to io.Writer, list []Copies) {
 	table := app.NewTable("HOST", "PID", "COMMAND", "GPU", "DIRECTION", "SIZE", "HOST MEMORY", "CALLS", "BYTES", "RATE")
+	clusters := severalClusters(list, func(c *Copies) *Who { return &c.Who })
 	for i := range list {
 		c := &list[i]
 		for _, g := range c.groups() {
@@ -195,7 +197,7 @@ func writeCopies(to io.Writer, list []Copies) {
 					rate = "≥ " + rate
 				}
 			}
-			table.Row(c.Host, c.PID, c.Comm, fmt.Sprintf("%.12s", cmp.Or(g.GPU, "-")), g.Direction,
+			table.Row(c.place(clusters), c.PID, c.Comm, fmt.Sprintf("%.12s", cmp.Or(g.GPU, "-")), g.Direction,
 				cmp.Or(g.Size, "-"), cmp.Or(g.HostMemory, "-"), g.Calls, app.Amount(g.Bytes), rate)
 		}
 	}
