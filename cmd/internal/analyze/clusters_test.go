@@ -94,3 +94,22 @@ func TestSizesOfPictures(t *testing.T) {
 		}
 	}
 }
+
+// TestTimesAreShown: the log shows times that depend on now, or on the zone of this machine, in full.
+func TestTimesAreShown(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]bool{
+		"--since 2023-11-14T22:13:21Z": false, "": false, "--since 100h": true, "--until 10m": true,
+		"--since 2023-11-14T00:00:00Z --until 10m": true,
+	} {
+		var log bytes.Buffer
+		cmd := Command(&app.Process{Stdout: io.Discard, Stderr: io.Discard, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		cmd.SetArgs(append(strings.Fields("leakage "+pytorch), strings.Fields(args)...))
+		_ = cmd.ExecuteContext(t.Context()) // the range may be empty
+		shown := strings.Contains(log.String(), "since=20") || strings.Contains(log.String(), "until=20")
+		if shown != want {
+			t.Errorf("%q: %s", args, log.String())
+		}
+	}
+}
