@@ -126,7 +126,7 @@ func (t *tail) follow(ctx context.Context, sub *nats.Subscription, out *bufio.Wr
 			}
 			continue
 		}
-		if batch.Kind == schema.KindRank { // a consumer computed it: it has no calls
+		if batch.Kind == schema.KindRank || batch.Kind == schema.KindNone { // without calls, or of a newer gputap
 			continue
 		}
 		done, err := t.print(out, batch, &left)
