@@ -84,7 +84,7 @@ func (c *recordFlags) run(ctx context.Context) error {
 	}
 	s := r.Stats()
 	warnEmpty(c.p.Log, &o, &s)
-	to := &errorWriter{Writer: c.p.Stdout}
+	to := &app.Output{Writer: c.p.Stdout}
 	if o.Path == "" {
 		to.Writer = c.p.Stderr
 	}
@@ -92,7 +92,7 @@ func (c *recordFlags) run(ctx context.Context) error {
 	if err := s.Lost(); err != nil {
 		return app.Incomplete(err)
 	}
-	return to.err
+	return to.Err
 }
 
 // warnEmpty warns of a recording without messages.

@@ -67,7 +67,7 @@ func redactFile(ctx context.Context, p *app.Process, in, out string) error {
 }
 
 func concludeRedaction(to io.Writer, out string, s *redact.Stats) error {
-	w := &errorWriter{Writer: to}
+	w := &app.Output{Writer: to}
 	writeLine(w, "%s: %s, %s with %s", out, app.Bytes(uint64(s.Bytes)), app.Plural(s.Messages, "message", "messages"),
 		app.Plural(s.Events, "event", "events"))
 	switch {
@@ -81,5 +81,5 @@ func concludeRedaction(to io.Writer, out string, s *redact.Stats) error {
 		return app.Incomplete(fmt.Errorf("redact the recording: %s left out, because the names in them are not known",
 			app.Plural(s.LeftOut, "part was", "parts were")))
 	}
-	return w.err
+	return w.Err
 }

@@ -3,6 +3,7 @@ package analyze
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -110,6 +111,26 @@ func TestTimesAreShown(t *testing.T) {
 		shown := strings.Contains(log.String(), "since=20") || strings.Contains(log.String(), "until=20")
 		if shown != want {
 			t.Errorf("%q: %s", args, log.String())
+		}
+	}
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
+
+// TestErrorsOfTheOutput: an answer that cannot be written is an error, in every form, and it is told once.
+func TestErrorsOfTheOutput(t *testing.T) {
+	t.Parallel()
+	path := write(t, []recording.Stream{{State: recording.KnowledgeComplete}}, nil, movingHost(t, "gpu-7"))
+	for _, line := range []string{"watermark", "leakage", "usage", "launches", "bandwidth", "usage -o nsys-tsv",
+		"diff " + path, "watermark -o csv", "usage -o json", "diff -o csv " + path} {
+		cmd := Command(&app.Process{Stdout: full{}, Stderr: io.Discard, Log: slog.New(slog.DiscardHandler)})
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		cmd.SetArgs(append(strings.Fields(line), path))
+		err := cmd.ExecuteContext(t.Context())
+		if app.ExitCode(err) != 1 || strings.Count(err.Error(), "no space left on device") != 1 {
+			t.Errorf("%s: %v", line, err)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package analyze
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/csv"
 	"encoding/json"
@@ -191,8 +192,9 @@ func show[T figure](q *question, r *Result[T], title string) error {
 	case q.out == "csv":
 		return writeCSV(q.p.Stdout, r)
 	}
-	writeText(q.p.Stdout, r, title)
-	return nil
+	out := &app.Output{Writer: q.p.Stdout}
+	writeText(out, r, title)
+	return out.Err
 }
 
 func (q *question) usage(m *memory) error {
@@ -202,7 +204,8 @@ func (q *question) usage(m *memory) error {
 	case "nsys-tsv":
 		return m.writeTSV(q.p.Stdout, &q.Range)
 	case "text":
-		return m.writeUsageText(q.p.Stdout, &q.Range, q.by, q.step)
+		out := &app.Output{Writer: q.p.Stdout}
+		return cmp.Or(m.writeUsageText(out, &q.Range, q.by, q.step), out.Err)
 	}
 	out := csv.NewWriter(q.p.Stdout)
 	_ = out.Write([]string{"host", "pid", "comm", "gpu", "series", "time", "unix_ns", "bytes", "cluster",
@@ -252,5 +255,5 @@ func (m *memory) writeTSV(to io.Writer, r *Range) error {
 			bytes[0], bytes[1], bytes[2])
 		return failed == nil
 	})
-	return errors.Join(err, failed, out.Flush())
+	return cmp.Or(err, failed, out.Flush())
 }

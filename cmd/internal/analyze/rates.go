@@ -161,7 +161,9 @@ func ratesCommand[T any](p *app.Process, name, short string, kind schema.Kind, c
 			case "csv":
 				err = writeTable(p.Stdout, rows(r.Processes))
 			default:
-				text(p.Stdout, r.Processes)
+				out := &app.Output{Writer: p.Stdout}
+				text(out, r.Processes)
+				err = out.Err
 			}
 			return cmp.Or(err, source.Incomplete(missing))
 		},

@@ -100,7 +100,9 @@ func (q *question) run(ctx context.Context, args []string) error {
 		out.SetEscapeHTML(false)
 		err = out.Encode(result)
 	} else {
-		result.write(q.p.Stdout)
+		out := &app.Output{Writer: q.p.Stdout}
+		result.write(out)
+		err = out.Err
 	}
 	if !result.Complete {
 		err = cmp.Or(err, app.Incomplete(errors.New("the data are incomplete: "+strings.Join(result.Missing, "; "))))

@@ -2,6 +2,9 @@ package backtest
 
 import (
 	"bytes"
+	"errors"
+	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -89,5 +92,22 @@ func TestMovedHost(t *testing.T) {
 	if _, err := typed(t, file(1, second, fourth)); app.ExitCode(err) != 4 ||
 		!strings.Contains(err.Error(), "1 batch is missing") {
 		t.Errorf("without a batch: %v", err)
+	}
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
+
+// TestErrorsOfTheOutput: an answer that cannot be written is an error.
+func TestErrorsOfTheOutput(t *testing.T) {
+	t.Parallel()
+	for _, form := range []string{"text", "json"} {
+		cmd := Command(&app.Process{Stdout: full{}, Stderr: io.Discard, Log: slog.New(slog.DiscardHandler)})
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		cmd.SetArgs([]string{"backtest", sizes, "-o", form})
+		if err := cmd.ExecuteContext(t.Context()); app.ExitCode(err) != 1 {
+			t.Errorf("%s: %v", form, err)
+		}
 	}
 }
