@@ -67,6 +67,9 @@ func mayMove(streams []recording.Stream) bool {
 	return slices.ContainsFunc(streams, func(s recording.Stream) bool { return s.Shard > first && s.After == 0 })
 }
 
+// mostGroups bounds how often a file is read. The hosts of a recording change their shards a few times at most.
+const mostGroups = 64
+
 // take makes the lanes and groups of hosts that moved.
 func (h *Hosts) take(shards map[recording.Host][]int) {
 	all, steps, lanes := map[int]bool{}, map[[2]int]bool{}, map[string]*Lane{}
@@ -93,7 +96,7 @@ func (h *Hosts) take(shards map[recording.Host][]int) {
 	}
 	var firsts []int // of each group but the first one
 	for _, step := range slices.SortedFunc(maps.Keys(steps), func(a, b [2]int) int { return a[1] - b[1] }) {
-		if n := len(firsts); n == 0 || firsts[n-1] <= step[0] {
+		if n := len(firsts); n == 0 || n < mostGroups-1 && firsts[n-1] <= step[0] {
 			firsts = append(firsts, step[1])
 		}
 	}

@@ -62,6 +62,19 @@ func TestGroups(t *testing.T) {
 	}
 }
 
+// TestManyGenerations: a hostile file does not make its reader read it once for each message.
+func TestManyGenerations(t *testing.T) {
+	t.Parallel()
+	var list []recording.Message
+	for n := range 5000 {
+		list = append(list, message(n, 1, "a"))
+	}
+	h, err := Find(nil, items[recording.Section](), items(list...))
+	if err != nil || len(h.Groups()) != mostGroups || len(h.Groups()[0]) != 1 {
+		t.Errorf("%d groups, %v", len(h.Groups()), err)
+	}
+}
+
 // TestLane: a lane has the messages of one shard after those of the other, with sequences that rise, and the state of
 // the first shard.
 func TestLane(t *testing.T) {
