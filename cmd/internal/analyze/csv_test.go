@@ -83,6 +83,9 @@ func TestLaunchesInCSVEqualJSON(t *testing.T) {
 	text, err := typed(t, "launches", path, "-o", "json")
 	check(t, err)
 	check(t, json.Unmarshal([]byte(text), &answer))
+	if strings.Contains(text, `\u003c`) || !strings.Contains(text, "<") {
+		t.Error("names of kernels have escapes")
+	}
 	text, err = typed(t, "launches", path, "-o", "csv")
 	check(t, err)
 	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()

@@ -157,7 +157,9 @@ func ratesCommand[T any](p *app.Process, name, short string, kind schema.Kind, c
 			}
 			switch q.out {
 			case "json":
-				err = json.NewEncoder(p.Stdout).Encode(r)
+				out := json.NewEncoder(p.Stdout)
+				out.SetEscapeHTML(false) // kernel names have angle brackets
+				err = out.Encode(r)
 			case "csv":
 				err = writeTable(p.Stdout, rows(r.Processes))
 			default:
