@@ -134,8 +134,8 @@ func (c *recordFlags) options(now time.Time) (o record.Options, err error) {
 	case !o.Until.IsZero() && !o.Since.Before(o.Until):
 		return o, fmt.Errorf("--since %s: it is not before --until", c.since)
 	case c.until != "" && c.since == "" && !o.Until.After(now) && c.isNew():
-		return o, fmt.Errorf("--until %s: a new recording begins with new messages, and this is in the past; set --since, "+
-			"too", c.until)
+		return o, fmt.Errorf("--until %s: a new recording begins with new messages, and this is in the past; set "+
+			"--since, too", c.until)
 	}
 	return o, nil
 }

@@ -104,7 +104,8 @@ func TestTimesAreShown(t *testing.T) {
 		"--since 2023-11-14T00:00:00Z --until 10m": true,
 	} {
 		var log bytes.Buffer
-		cmd := Command(&app.Process{Stdout: io.Discard, Stderr: io.Discard, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		cmd := Command(&app.Process{Stdout: io.Discard, Stderr: io.Discard,
+			Log: slog.New(slog.NewTextHandler(&log, nil))})
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true
 		cmd.SetArgs(append(strings.Fields("leakage "+pytorch), strings.Fields(args)...))
 		_ = cmd.ExecuteContext(t.Context()) // the range may be empty

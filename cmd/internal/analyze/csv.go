@@ -56,7 +56,8 @@ func folded(stack []string) string {
 // which the rows of its launch shapes follow, and then a row for each graph.
 func launchRows(list []Launches) [][]string {
 	rows := [][]string{{"host", "pid", "comm", "what", "name", "grid", "block", "block_threads", "shared_bytes",
-		"launches", "per_second", "per_second_last_minute", "share", "kernels_per_launch", "partial", "cluster", "start"}}
+		"launches", "per_second", "per_second_last_minute", "share", "kernels_per_launch", "partial", "cluster",
+		"start"}}
 	noShape, noGraph := make([]string, 4), make([]string, 2)
 	for i := range list {
 		l := &list[i]

@@ -26,7 +26,7 @@ func TestFormats(t *testing.T) {
 			"gpu-7    8  serve    GPU-1   10 B  25 B   35 B       4\n\n" +
 			"frees of memory whose allocation was not seen: 1\n",
 		"usage " + memory + " --step 100s --pid 8 --by class": "managed",
-		"usage " + memory + " -o csv":                         "host,pid,comm,gpu,series,time,unix_ns,bytes,cluster,start\n",
+		"usage " + memory + " -o csv":                         "gpu,series,time,unix_ns,bytes,cluster,start\n",
 		"launches " + a + " -o csv":                           "gpu-7,7,train,kernel,axpy,,,,,10,",
 		"bandwidth " + a:                                      "set        -       -                2  2.00 MiB  -\n",
 		"bandwidth " + a + " -o csv":                          "gpu-7,7,train,,set,,,2,2097152,,,test,",

@@ -42,8 +42,8 @@ func writeText[T figure](to io.Writer, r *Result[T], title string) {
 		p := &r.Processes[i]
 		for _, gpu := range p.order {
 			f := p.GPUs[gpu]
-			cells := []any{p.place(clusters), p.PID, cmp.Or(p.Comm, "-"), fmt.Sprintf("%.12s", gpu), app.Amount(f.amount()),
-				len(f.live().List), f.when().Format("2006-01-02 15:04:05.000Z")}
+			cells := []any{p.place(clusters), p.PID, cmp.Or(p.Comm, "-"), fmt.Sprintf("%.12s", gpu),
+				app.Amount(f.amount()), len(f.live().List), f.when().Format("2006-01-02 15:04:05.000Z")}
 			table.Row(cells[:len(columns)]...)
 		}
 	}

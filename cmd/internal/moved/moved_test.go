@@ -134,8 +134,8 @@ func TestNoMove(t *testing.T) {
 		streams []recording.Stream
 		reads   bool
 	}{
-		"one shard": {all[:1], false}, "the middle": {all, false}, "added": {append(slices.Clone(all), streams(7)...), true},
-		"unknown": {nil, true},
+		"one shard": {all[:1], false}, "the middle": {all, false}, "unknown": {nil, true},
+		"added": {append(slices.Clone(all), streams(7)...), true},
 	} {
 		if _, err := Find(row.streams, items[recording.Section](), failing); (err != nil) != row.reads {
 			t.Errorf("%s: %v", name, err)

@@ -111,7 +111,7 @@ func replace(path string, data []byte) error {
 	}
 	if err != nil {
 		_ = os.Remove(part)
-		return fmt.Errorf("write %s: %w", path, cmp.Or(errors.Unwrap(err), err)) // without the name of the temporary file
+		return fmt.Errorf("write %s: %w", path, cmp.Or(errors.Unwrap(err), err)) // without the temporary name
 	}
 	return nil
 }

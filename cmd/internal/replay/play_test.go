@@ -267,9 +267,11 @@ func TestReplayOfMovedHosts(t *testing.T) {
 	for _, speed := range []float64{0, 1e6} {
 		l := replayed(t, file(func(i int) int { return i / 4 }), Pace{Speed: speed}, recording.Selection{})
 		got := l.Snapshot()
-		if lost := l.Lost(); len(lost) > 0 || len(got.Processes) != 1 ||
-			got.Processes[0].Waits != want.Processes[0].Waits || got.Processes[0].Evidence != want.Processes[0].Evidence {
-			t.Errorf("speed %g: lost %v; got\n%+v\nwant\n%+v", speed, lost, got.Processes[0].Waits, want.Processes[0].Waits)
+		if lost := l.Lost(); len(lost) > 0 || len(got.Processes) != 1 {
+			t.Fatalf("speed %g: lost %v, %d processes", speed, lost, len(got.Processes))
+		}
+		if g, w := got.Processes[0], want.Processes[0]; g.Waits != w.Waits || g.Evidence != w.Evidence {
+			t.Errorf("speed %g: got\n%+v %s\nwant\n%+v %s", speed, g.Waits, g.Evidence, w.Waits, w.Evidence)
 		}
 	}
 }
