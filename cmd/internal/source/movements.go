@@ -153,10 +153,13 @@ func (m *movements) read(ctx context.Context, r *Range) error {
 			f.enter(m.begin)
 		}
 		f.Apply(&message.Message)
-		if within && f.tracker.HasOlder() && isCall(message.Recorded) && m.decoder.Decode(message.Data, &m.batch) == nil {
+		if within && f.tracker.HasOlder() && isCall(message.Recorded) &&
+			m.decoder.Decode(message.Data, &m.batch) == nil {
 			f.noteLate(&m.batch, r) // it may call no memory function
 		}
-		m.source.End = message.Stored
+		if message.Stored.After(m.source.End) { // the messages of several shards are not in order
+			m.source.End = message.Stored
+		}
 		if within && m.visit != nil {
 			if err := m.visit(message.Recorded); err != nil {
 				return err

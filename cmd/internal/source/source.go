@@ -21,7 +21,7 @@ type Source struct {
 	Streams   []recording.Stream
 	Damages   []recording.Damage // that were read so far, each once
 	Nsight    *nsys.Summary      // of an export of Nsight Systems; nil: it is a recording of gputap
-	End       time.Time          // when NATS stored the last message that Movements read; zero: none
+	End       time.Time          // when NATS stored the latest message that Movements read; zero: none
 
 	reader *recording.Reader
 	hosts  *moved.Hosts   // nil before Hosts
