@@ -60,7 +60,9 @@ type filterKind struct {
 
 func (f Filter) kinds() []filterKind {
 	return []filterKind{
-		{"comm", f.Comm, func(entry string) bool { return entry != "" }, "the name of a process"},
+		// Linux compares whole names. A pattern would match nothing.
+		{"comm", f.Comm, func(entry string) bool { return entry != "" && !strings.ContainsAny(entry, "*?") },
+			"the whole name of a process, not a pattern"},
 		{"pid", f.PID, pidPattern.MatchString, "the pid of a running process"},
 		{"uid", f.UID, userPattern.MatchString, "a number or the name of a user"},
 		{"container", f.Container, containerPattern.MatchString,

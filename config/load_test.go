@@ -123,6 +123,8 @@ func TestErrorNamesKeyAndRemedy(t *testing.T) {
 		{name: "relative cgroup", args: []string{"--filter.cgroup=system.slice/x.service"},
 			want: "an absolute path in the hierarchy"},
 		{name: "cgroup outside the hierarchy", args: []string{"--filter.cgroup=/../x"}, want: "filter.cgroup"},
+		{name: "pattern of names", args: []string{"--filter.comm=python*"},
+			want: `filter.comm: "python*" is not valid; use the whole name of a process, not a pattern`},
 		{name: "too many names", args: []string{"--filter.comm=" + strings.Repeat("x,", 1024) + "x"},
 			want: "filter.comm: 1025 entries are too many; use at most 1024"},
 		{name: "log level", args: []string{"--log.level=loud"}, want: `log.level: unknown "loud"`},

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/gputap/gputap/cmd/internal/app"
 )
 
 // output is the flag -o of a command that writes text or JSON. It is a pflag.Value.
@@ -40,7 +42,7 @@ func (o *output) Type() string { return "string" }
 
 // write writes v as one line of JSON, or as text.
 func (o *output) write(to io.Writer, v any, text func(io.Writer)) error {
-	w := &errorWriter{Writer: to}
+	w := &app.Output{Writer: to}
 	if o.json {
 		line := json.NewEncoder(w)
 		line.SetEscapeHTML(false) // kernel names have angle brackets
@@ -48,21 +50,7 @@ func (o *output) write(to io.Writer, v any, text func(io.Writer)) error {
 	} else {
 		text(w)
 	}
-	return w.err
-}
-
-// errorWriter keeps the first error of a writer, so that a table can be written without checking each line.
-type errorWriter struct {
-	io.Writer
-	err error
-}
-
-func (w *errorWriter) Write(p []byte) (int, error) {
-	n, err := w.Writer.Write(p)
-	if err != nil && w.err == nil {
-		w.err = fmt.Errorf("write the output: %w", err)
-	}
-	return n, err
+	return w.Err
 }
 
 // completeWith offers fixed values for a flag to the shell.

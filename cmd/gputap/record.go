@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -83,7 +84,7 @@ func (c *recordFlags) run(ctx context.Context) error {
 	}
 	s := r.Stats()
 	warnEmpty(c.p.Log, &o, &s)
-	to := &errorWriter{Writer: c.p.Stdout}
+	to := &app.Output{Writer: c.p.Stdout}
 	if o.Path == "" {
 		to.Writer = c.p.Stderr
 	}
@@ -91,7 +92,7 @@ func (c *recordFlags) run(ctx context.Context) error {
 	if err := s.Lost(); err != nil {
 		return app.Incomplete(err)
 	}
-	return to.err
+	return to.Err
 }
 
 // warnEmpty warns of a recording without messages.
@@ -127,10 +128,22 @@ func (c *recordFlags) options(now time.Time) (o record.Options, err error) {
 	case c.output == "-":
 		o.Path, o.To = "", c.p.Stdout
 	}
-	if !o.Until.IsZero() && !o.Since.Before(o.Until) {
+	switch {
+	case o.Since.After(now):
+		return o, fmt.Errorf("--since %s: it is in the future", c.since)
+	case !o.Until.IsZero() && !o.Since.Before(o.Until):
 		return o, fmt.Errorf("--since %s: it is not before --until", c.since)
+	case c.until != "" && c.since == "" && !o.Until.After(now) && c.isNew():
+		return o, fmt.Errorf("--until %s: a new recording begins with new messages, and this is in the past; set "+
+			"--since, too", c.until)
 	}
 	return o, nil
+}
+
+// isNew reports whether there is no recording to continue. Numbered files may be there under other names.
+func (c *recordFlags) isNew() bool {
+	info, err := os.Stat(c.output)
+	return c.maxFileBytes == 0 && (err != nil || info.Size() == 0)
 }
 
 func writeRecorded(to io.Writer, s *record.Stats) {

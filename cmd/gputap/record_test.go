@@ -118,6 +118,8 @@ func TestRecordRefuses(t *testing.T) {
 		{"--since", 2, []string{"-o", "x", "--since", "yesterday"}},
 		{"--until", 2, []string{"-o", "x", "--until", "-1m"}},
 		{"not before --until", 2, []string{"-o", "x", "--since", "1m", "--until", "2m"}},
+		{"in the future", 2, []string{"-o", "x", "--since", "9999-01-02T15:04:05Z"}},
+		{"set --since, too", 2, []string{"-o", "x", "--until", "0s"}},
 		{"--kind", 2, []string{"-o", "x", "--kind", "memory,lauch"}},
 		{"--job", 2, []string{"-o", "x", "--job", "["}},
 		{"--job", 2, []string{"-o", "x", "--job", "a", "--kind", "host"}},
@@ -199,7 +201,7 @@ func TestEmptyRecordingIsAWarning(t *testing.T) {
 	if err := run(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	contains(t, log.String(), "no message matched its selection", `selection="host nobody"`)
+	contains(t, log.String(), "no message matched its selection", `selection="host nobody"`, "since=20", "until=20")
 }
 
 // TestReadersOfARunLogNoErrors: the credentials of gputap run --nats-listen allow no request to delete a JetStream

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -51,23 +53,47 @@ func redactFile(ctx context.Context, p *app.Process, in, out string) error {
 		}
 		return concludeRedaction(p.Stderr, "standard output", s)
 	}
-	if err := source.NotInput(out, in); err != nil {
+	part := filepath.Join(filepath.Dir(out), "."+filepath.Base(out)+".part")
+	if err := errors.Join(source.NotInput(out, in), source.NotInput(part, in)); err != nil {
 		return err
 	}
-	file, err := os.OpenFile(out, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	file, err := createNew(out, part)
 	if err != nil {
 		return fmt.Errorf("create the redacted recording: %w", err)
 	}
 	s, err := redact.File(ctx, in, file, p.Log)
-	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
-		_ = os.Remove(out)
+	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
+		err = nameNew(part, out)
+	}
+	_ = os.Remove(part) // a link to it is left, if all is well
+	if err != nil {
 		return err
 	}
 	return concludeRedaction(p.Stdout, out, s)
 }
 
+// createNew creates a file that nameNew gives its name when it is complete: a part of a recording looks like a whole.
+func createNew(name, part string) (*os.File, error) {
+	if _, err := os.Lstat(name); err == nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: syscall.EEXIST}
+	}
+	return os.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+}
+
+// nameNew refuses a name that a file has.
+func nameNew(part, name string) error {
+	err := os.Link(part, name)
+	if err != nil && !errors.Is(err, os.ErrExist) { // the file system has no links
+		err = os.Rename(part, name)
+	}
+	if err != nil {
+		return fmt.Errorf("name the redacted recording: %w", err)
+	}
+	return nil
+}
+
 func concludeRedaction(to io.Writer, out string, s *redact.Stats) error {
-	w := &errorWriter{Writer: to}
+	w := &app.Output{Writer: to}
 	writeLine(w, "%s: %s, %s with %s", out, app.Bytes(uint64(s.Bytes)), app.Plural(s.Messages, "message", "messages"),
 		app.Plural(s.Events, "event", "events"))
 	switch {
@@ -81,5 +107,5 @@ func concludeRedaction(to io.Writer, out string, s *redact.Stats) error {
 		return app.Incomplete(fmt.Errorf("redact the recording: %s left out, because the names in them are not known",
 			app.Plural(s.LeftOut, "part was", "parts were")))
 	}
-	return w.err
+	return w.Err
 }

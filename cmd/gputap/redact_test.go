@@ -1,7 +1,11 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -56,6 +60,23 @@ func TestRedactCommand(t *testing.T) {
 	if err := os.Symlink(file, filepath.Join(dir, "self.gtr")); err != nil {
 		t.Fatal(err)
 	}
+	shown := filepath.Join(dir, "shown.gtr")
+	p := &app.Process{Stdout: io.Discard, Stderr: io.Discard, Log: slog.New(onLine(func() { // of the damage
+		if _, err := os.Stat(shown); err == nil {
+			t.Error("the file has its name before it is complete")
+		}
+	}))}
+	if err := redactFile(t.Context(), p, file, shown); app.ExitCode(err) != 4 {
+		t.Error(err)
+	}
+	if _, err := os.Stat(shown); err != nil {
+		t.Error(err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := redactFile(ended, p, file, filepath.Join(dir, "ended.gtr")); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
 	for _, tt := range []struct {
 		want   string
 		status int
@@ -77,3 +98,11 @@ func TestRedactCommand(t *testing.T) {
 		t.Error("an error leaves a file")
 	}
 }
+
+// onLine calls a function for each line of a log.
+type onLine func()
+
+func (onLine) Enabled(context.Context, slog.Level) bool     { return true }
+func (on onLine) Handle(context.Context, slog.Record) error { on(); return nil }
+func (on onLine) WithAttrs([]slog.Attr) slog.Handler        { return on }
+func (on onLine) WithGroup(string) slog.Handler             { return on }

@@ -126,8 +126,8 @@ func (c *replayFlags) check(args []string, now time.Time) error {
 		return fmt.Errorf("--since %s: it is not before --until", c.since)
 	case until.After(now):
 		return fmt.Errorf("--until %s: it is not in the past", c.until)
-	case !(c.pace.Speed >= 0 && c.pace.Speed <= 1e9):
-		return fmt.Errorf("--speed %g: use 0 to 1e9", c.pace.Speed)
+	case c.pace.Speed != 0 && !(c.pace.Speed >= 1e-3 && c.pace.Speed <= 1e9): // else durations overflow
+		return fmt.Errorf("--speed %g: use 0, or 0.001 to 1e9", c.pace.Speed)
 	case c.pace.MaxIdle < 0:
 		return fmt.Errorf("--max-idle %s: use 0 or more", c.pace.MaxIdle)
 	case c.window < time.Second:

@@ -175,6 +175,7 @@ func TestReplayRefuses(t *testing.T) {
 		{"--since", 2, []string{"--since", "yesterday"}},
 		{"--speed", 2, []string{"x", "--speed", "-1"}},
 		{"--speed", 2, []string{"x", "--speed", "NaN"}},
+		{"--speed 1e-300: use 0, or 0.001 to 1e9", 2, []string{"x", "--speed", "1e-300"}},
 		{"--max-idle", 2, []string{"x", "--max-idle", "-1s"}},
 		{"--consumers", 2, []string{"x", "--consumers", "leak,lauch"}},
 		{"--kind", 2, []string{"x", "--kind", "lauch"}},

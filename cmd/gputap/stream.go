@@ -48,12 +48,12 @@ func (b *busCommand) with(ctx context.Context, run func(context.Context, jetstre
 		return err
 	}
 	defer conns[0].Close()
-	out := &errorWriter{Writer: b.p.Stdout}
+	out := &app.Output{Writer: b.p.Stdout}
 	b.p.Stdout = out
 	if err := run(ctx, js); err != nil {
 		return b.p.ExplainTimeout(err)
 	}
-	return out.err
+	return out.Err
 }
 
 // connect connects n times, and waits until each connection is established. The caller closes them.

@@ -1,6 +1,8 @@
 package analyze
 
 import (
+	"bufio"
+	"cmp"
 	"context"
 	"encoding/csv"
 	"encoding/json"
@@ -190,8 +192,9 @@ func show[T figure](q *question, r *Result[T], title string) error {
 	case q.out == "csv":
 		return writeCSV(q.p.Stdout, r)
 	}
-	writeText(q.p.Stdout, r, title)
-	return nil
+	out := &app.Output{Writer: q.p.Stdout}
+	writeText(out, r, title)
+	return out.Err
 }
 
 func (q *question) usage(m *memory) error {
@@ -201,16 +204,19 @@ func (q *question) usage(m *memory) error {
 	case "nsys-tsv":
 		return m.writeTSV(q.p.Stdout, &q.Range)
 	case "text":
-		return m.writeUsageText(q.p.Stdout, &q.Range, q.by, q.step)
+		out := &app.Output{Writer: q.p.Stdout}
+		return cmp.Or(m.writeUsageText(out, &q.Range, q.by, q.step), out.Err)
 	}
 	out := csv.NewWriter(q.p.Stdout)
-	_ = out.Write([]string{"host", "pid", "comm", "gpu", "series", "time", "unix_ns", "bytes"}) // out keeps its errors
+	_ = out.Write([]string{"host", "pid", "comm", "gpu", "series", "time", "unix_ns", "bytes", "cluster",
+		"start"}) // out keeps its errors
 	for _, p := range m.split(&q.Range, q.by) {
+		gpus, start := gpuNames(p), timeText(whoOf(p).Start)
 		for _, c := range curves(p, q.by) {
-			who := []string{p.ID.Host, strconv.Itoa(int(p.ID.PID)), p.Comm, nameOf(&p.GPUs[c.gpu]), c.name}
+			who := []string{p.ID.Host, decimal(uint64(p.ID.PID)), p.Comm, gpus[c.gpu], c.name}
 			err := c.points(p, q.step, func(at time.Time, bytes uint64) {
 				_ = out.Write(append(who[:5:5], app.Time{Time: at}.String(), strconv.FormatInt(at.UnixNano(), 10),
-					strconv.FormatUint(bytes, 10)))
+					decimal(bytes), p.ID.Cluster, start))
 			})
 			if err != nil {
 				return err
@@ -232,10 +238,11 @@ var scriptClasses = []func(*analysis.Group) bool{
 func (m *memory) writeTSV(to io.Writer, r *Range) error {
 	list := m.selected(r)
 	if len(list) != 1 {
-		return app.Usage(fmt.Errorf("-o nsys-tsv shows one process, and %d are selected; use --pid and --host",
-			len(list)))
+		return app.Usage(fmt.Errorf("-o nsys-tsv shows one process, and %d are selected; use --pid, --host and "+
+			"--cluster", len(list)))
 	}
-	if _, err := fmt.Fprint(to, "time(ns)\ttotal (B)\tvalid (B)\tinvalid (B)\tdriver (B)\n"); err != nil {
+	out := bufio.NewWriterSize(to, 1<<16)
+	if _, err := fmt.Fprint(out, "time(ns)\ttotal (B)\tvalid (B)\tinvalid (B)\tdriver (B)\n"); err != nil {
 		return err
 	}
 	var begin time.Time
@@ -244,9 +251,9 @@ func (m *memory) writeTSV(to io.Writer, r *Range) error {
 		if begin.IsZero() {
 			begin = at
 		}
-		_, failed = fmt.Fprintf(to, "%d\t%d\t%d\t%d\t%d\n", at.Sub(begin).Nanoseconds(), bytes[0]+bytes[1]+bytes[2],
+		_, failed = fmt.Fprintf(out, "%d\t%d\t%d\t%d\t%d\n", at.Sub(begin).Nanoseconds(), bytes[0]+bytes[1]+bytes[2],
 			bytes[0], bytes[1], bytes[2])
 		return failed == nil
 	})
-	return errors.Join(err, failed)
+	return cmp.Or(err, failed, out.Flush())
 }

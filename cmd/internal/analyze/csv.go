@@ -56,14 +56,15 @@ func folded(stack []string) string {
 // which the rows of its launch shapes follow, and then a row for each graph.
 func launchRows(list []Launches) [][]string {
 	rows := [][]string{{"host", "pid", "comm", "what", "name", "grid", "block", "block_threads", "shared_bytes",
-		"launches", "per_second", "per_second_last_minute", "share", "kernels_per_launch", "partial"}}
+		"launches", "per_second", "per_second_last_minute", "share", "kernels_per_launch", "partial", "cluster",
+		"start"}}
 	noShape, noGraph := make([]string, 4), make([]string, 2)
 	for i := range list {
 		l := &list[i]
 		add := func(what, name string, shape []string, r *answer.Rate, graph []string) {
 			rows = append(rows, slices.Concat([]string{l.Host, decimal(uint64(l.PID)), l.Comm, what, name}, shape,
 				[]string{decimal(r.Launches), figureText(&r.PerSecond), figureText(r.LastMinute), figureText(&r.Share)},
-				graph))
+				graph, []string{l.Cluster, timeText(l.Start)}))
 		}
 		for _, k := range l.TopKernels {
 			add("kernel", k.Kernel, noShape, &k.Rate, noGraph)
@@ -86,7 +87,7 @@ func dimensions(of [3]uint32) string { return fmt.Sprintf("%d×%d×%d", of[0], o
 // copyRows returns the columns of bandwidth, and a row for each group of copies of a process.
 func copyRows(list []Copies) [][]string {
 	rows := [][]string{{"host", "pid", "comm", "gpu", "direction", "size", "host_memory", "calls", "bytes",
-		"bytes_per_second", "at_least"}}
+		"bytes_per_second", "at_least", "cluster", "start"}}
 	for i := range list {
 		c := &list[i]
 		for _, g := range c.groups() {
@@ -95,8 +96,7 @@ func copyRows(list []Copies) [][]string {
 				rate, least = figureText(&t.BytesPerSecond), strconv.FormatBool(t.AtLeast)
 			}
 			rows = append(rows, []string{c.Host, decimal(uint64(c.PID)), c.Comm, g.GPU, g.Direction,
-				g.Size, g.HostMemory,
-				decimal(g.Calls), decimal(g.Bytes), rate, least})
+				g.Size, g.HostMemory, decimal(g.Calls), decimal(g.Bytes), rate, least, c.Cluster, timeText(c.Start)})
 		}
 	}
 	return rows

@@ -26,10 +26,10 @@ func TestFormats(t *testing.T) {
 			"gpu-7    8  serve    GPU-1   10 B  25 B   35 B       4\n\n" +
 			"frees of memory whose allocation was not seen: 1\n",
 		"usage " + memory + " --step 100s --pid 8 --by class": "managed",
-		"usage " + memory + " -o csv":                         "host,pid,comm,gpu,series,time,unix_ns,bytes\n",
+		"usage " + memory + " -o csv":                         "gpu,series,time,unix_ns,bytes,cluster,start\n",
 		"launches " + a + " -o csv":                           "gpu-7,7,train,kernel,axpy,,,,,10,",
 		"bandwidth " + a:                                      "set        -       -                2  2.00 MiB  -\n",
-		"bandwidth " + a + " -o csv":                          "gpu-7,7,train,,set,,,2,2097152,,\n",
+		"bandwidth " + a + " -o csv":                          "gpu-7,7,train,,set,,,2,2097152,,,test,",
 		"diff " + a + " " + b + " -o csv":                     "comm,rank,what,measure,name,a,b,change\n",
 		"diff -o csv " + a + " " + b:                          "train,1,kernel,launches,axpy,10,15,5\n",
 		"watermark " + memory + " -o csv":                     "gpu-7,7,train,GPU-0,150," + at(2) + ",0x100,100,",
@@ -71,9 +71,9 @@ func TestLaunchesInCSVEqualJSON(t *testing.T) {
 	}
 	var answer struct {
 		Processes []struct {
-			Host, Comm string
-			PID        int
-			TopKernels []struct {
+			Host, Cluster, Start, Comm string
+			PID                        int
+			TopKernels                 []struct {
 				figures
 				Shapes []figures
 			} `json:"top_kernels"`
@@ -83,12 +83,15 @@ func TestLaunchesInCSVEqualJSON(t *testing.T) {
 	text, err := typed(t, "launches", path, "-o", "json")
 	check(t, err)
 	check(t, json.Unmarshal([]byte(text), &answer))
+	if strings.Contains(text, `\u003c`) || !strings.Contains(text, "<") {
+		t.Error("names of kernels have escapes")
+	}
 	text, err = typed(t, "launches", path, "-o", "csv")
 	check(t, err)
 	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
 	check(t, err)
 	want := [][]string{strings.Split("host,pid,comm,what,name,grid,block,block_threads,shared_bytes,launches,"+
-		"per_second,per_second_last_minute,share,kernels_per_launch,partial", ",")}
+		"per_second,per_second_last_minute,share,kernels_per_launch,partial,cluster,start", ",")}
 	graphs := 0
 	for _, p := range answer.Processes {
 		add := func(what, name string, f *figures, shape, graph []string) {
@@ -98,7 +101,7 @@ func TestLaunchesInCSVEqualJSON(t *testing.T) {
 			}
 			want = append(want, slices.Concat([]string{p.Host, strconv.Itoa(p.PID), p.Comm, what, name}, shape,
 				[]string{fmt.Sprint(f.Launches), strconv.FormatFloat(f.PerSecond, 'f', -1, 64), minute,
-					strconv.FormatFloat(f.Share, 'f', -1, 64)}, graph))
+					strconv.FormatFloat(f.Share, 'f', -1, 64)}, graph, []string{p.Cluster, p.Start}))
 		}
 		for _, k := range p.TopKernels {
 			add("kernel", k.Kernel, &k.figures, []string{"", "", "", ""}, []string{"", ""})

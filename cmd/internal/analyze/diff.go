@@ -111,7 +111,9 @@ func (q *question) diff(ctx context.Context, pathA, pathB string) error {
 	case "csv":
 		err = writeTable(q.p.Stdout, diffRows(d))
 	default:
-		writeDiff(q.p.Stdout, d)
+		out := &app.Output{Writer: q.p.Stdout}
+		writeDiff(out, d)
+		err = out.Err
 	}
 	return cmp.Or(err, source.Incomplete(d.Missing))
 }

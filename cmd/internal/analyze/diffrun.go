@@ -114,21 +114,34 @@ func readSide(ctx context.Context, path string, r *Range, log *slog.Logger) (*si
 			return nil, fmt.Errorf("analyze %s: %w", path, err)
 		}
 	}
-	launches, _, err := readRates(ctx, s, r, func() consumer.Stateful { return launch.New(launch.Config{}) }, log)
+	launches, missing, err := readRates(ctx, s, r, func() consumer.Stateful { return launch.New(launch.Config{}) },
+		[]schema.Kind{schema.KindLaunch, schema.KindCopy, schema.KindSync}, log)
 	if err != nil {
 		return nil, err
 	}
 	for _, p := range launches.Processes {
 		one.addLaunches(p)
 	}
-	copies, _, err := readRates(ctx, s, r, func() consumer.Stateful { return bandwidth.New(bandwidth.Config{}) }, log)
+	one.lack(missing)
+	copies, missing, err := readRates(ctx, s, r, func() consumer.Stateful { return bandwidth.New(bandwidth.Config{}) },
+		nil, log)
 	if err != nil {
 		return nil, err
 	}
+	one.lack(missing)
 	for _, p := range copies.Processes {
 		one.addCopies(p)
 	}
 	return one, nil
+}
+
+// lack adds sentences about what is not known, each once.
+func (s *side) lack(missing []string) {
+	for _, text := range missing {
+		if !slices.Contains(s.Missing, text) {
+			s.Missing = append(s.Missing, text)
+		}
+	}
 }
 
 func (s *side) addMemory(p *analysis.Process, end time.Time) error {

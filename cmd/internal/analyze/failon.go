@@ -35,11 +35,12 @@ func parseCondition(text string, measures []string) (condition, error) {
 		return condition{}, fmt.Errorf("--fail-on %q: this command has no measures; use watermark, leakage or usage, "+
 			"with one of %s", text, strings.Join(memoryMeasures, ", "))
 	}
-	if !found || !slices.Contains(measures, measure) || err != nil || n < 0 || !known {
+	n *= float64(unit)
+	if !found || !slices.Contains(measures, measure) || err != nil || !known || !(n >= 0 && n < 1<<64) {
 		return condition{}, fmt.Errorf("--fail-on %q: not a condition; use MEASURE>LIMIT, such as leak>100MiB, with "+
 			"one of %s", text, strings.Join(measures, ", "))
 	}
-	return condition{measure, uint64(n * float64(unit)), text}, nil
+	return condition{measure, uint64(n), text}, nil
 }
 
 // format returns a value of the measure: bytes as other output shows them, and exactly if that is rounded.

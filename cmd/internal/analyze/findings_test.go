@@ -89,22 +89,6 @@ func TestFindingsOfSelectedProcesses(t *testing.T) {
 	}
 }
 
-// TestChangeOfShardsWithinTheRange: a process has its first events in one shard and the others in the next one.
-func TestChangeOfShardsWithinTheRange(t *testing.T) {
-	t.Parallel()
-	messages := slices.DeleteFunc(fleet(t), func(m recording.Message) bool { return m.Shard == 1 })
-	messages[1].Shard, messages[1].Sequence = 1, 1
-	messages[1].Subject = schema.Subject(1, "test", "gpu-0", schema.KindMemory)
-	path := recordingOf(t, 2, nil, messages...)
-	for args, want := range map[string]int{"--pid 7": 1, "--pid 8": 0} {
-		_, err := typed(t, append([]string{"leakage", path}, strings.Fields(args)...)...)
-		if app.ExitCode(err) != 4 ||
-			strings.Count(err.Error(), "the number of shards changed within the range") != want {
-			t.Errorf("%s: %v", args, err)
-		}
-	}
-}
-
 // TestSilentProcessesAreMissing: servers allocated before gputap attached. One only launches since, one calls nothing,
 // and one allocates again.
 func TestSilentProcessesAreMissing(t *testing.T) {

@@ -96,6 +96,9 @@ func (c *picture) checkPicture(args []string) error {
 	if _, err := plot.FormatOf(c.file); err != nil {
 		return app.Usage(err)
 	}
+	if err := c.size.Validate(); err != nil {
+		return app.Usage(fmt.Errorf("--width and --height: %w", err))
+	}
 	if err := source.NotInput(c.file, append(args[:len(args):len(args)], c.smi)...); err != nil {
 		return err
 	}

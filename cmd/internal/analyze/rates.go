@@ -8,12 +8,14 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/moved"
 	"github.com/gputap/gputap/cmd/internal/source"
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/bandwidth"
@@ -49,26 +51,26 @@ type Rates[T any] struct {
 	Notes     []string `json:"notes"`
 }
 
-// readRates folds the events of a range, which these folds count from zero on.
-func readRates(ctx context.Context, s *source.Source, r *Range, create func() consumer.Stateful, log *slog.Logger) (
-	*answer.Snapshot, []string, error) {
-	folds, replays := map[int]consumer.Stateful{}, map[int]*consumer.Replay{}
-	for m, err := range s.Messages(recording.Filter{Since: r.Since, Until: r.Until}) {
-		if err == nil {
-			err = ctx.Err()
-		}
+// readRates folds the events of a range, which these folds count from zero on. It also returns sentences about what is
+// not known; of absent batches, those of the given kinds.
+func readRates(ctx context.Context, s *source.Source, r *Range, create func() consumer.Stateful, kinds []schema.Kind,
+	log *slog.Logger) (*answer.Snapshot, []string, error) {
+	replays, batches := map[*moved.Lane]*consumer.Replay{}, source.NewBatches(r)
+	for m, err := range s.InOrder(ctx, recording.Filter{Since: r.Since, Until: r.Until}) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("analyze %s: %w", s.Name, err)
 		}
-		if folds[m.Shard] == nil {
-			folds[m.Shard] = create()
-			replays[m.Shard] = consumer.NewReplay(m.Shard, folds[m.Shard], false, log)
+		if replays[m.Lane] == nil {
+			replays[m.Lane] = consumer.NewReplay(m.Lane.Shard(), create(), false, log)
 		}
-		replays[m.Shard].Apply(&m)
+		replays[m.Lane].Apply(&m.Message)
+		if isOf(&m.Message, kinds) {
+			batches.Of(m.Recorded) // counts what is missing
+		}
 	}
 	all := answer.New(time.Now())
-	for _, f := range folds {
-		all.Add(f, nil) // these folds need no reader
+	for _, p := range replays {
+		all.Add(p.Fold(), nil) // these folds need no reader
 	}
 	all.Processes = slices.DeleteFunc(all.Processes, func(p *answer.Process) bool {
 		return !r.Process(&query.Subject{Cluster: p.Cluster, Host: p.Host, User: p.User, Comm: p.Comm, Job: p.Job,
@@ -81,7 +83,13 @@ func readRates(ctx context.Context, s *source.Source, r *Range, create func() co
 			return nil, nil, fmt.Errorf("analyze %s: %w", s.Name, err)
 		}
 	}
-	return all, append(missing, s.Missing()...), nil
+	return all, slices.Concat(missing, s.Missing(), batches.Missing()), nil
+}
+
+// isOf reports whether a message is of one of these kinds.
+func isOf(m *recording.Message, kinds []schema.Kind) bool {
+	word := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
+	return slices.ContainsFunc(kinds, func(k schema.Kind) bool { return k.String() == word })
 }
 
 func whoIs(p *answer.Process) Who {
@@ -128,7 +136,7 @@ func ratesCommand[T any](p *app.Process, name, short string, kind schema.Kind, c
 				return err
 			}
 			defer s.Close()
-			all, missing, err := readRates(cmd.Context(), s, &q.Range, create, p.Log)
+			all, missing, err := readRates(cmd.Context(), s, &q.Range, create, create().Kinds(), p.Log)
 			if err != nil {
 				return err
 			}
@@ -149,11 +157,15 @@ func ratesCommand[T any](p *app.Process, name, short string, kind schema.Kind, c
 			}
 			switch q.out {
 			case "json":
-				err = json.NewEncoder(p.Stdout).Encode(r)
+				out := json.NewEncoder(p.Stdout)
+				out.SetEscapeHTML(false) // kernel names have angle brackets
+				err = out.Encode(r)
 			case "csv":
 				err = writeTable(p.Stdout, rows(r.Processes))
 			default:
-				text(p.Stdout, r.Processes)
+				out := &app.Output{Writer: p.Stdout}
+				text(out, r.Processes)
+				err = out.Err
 			}
 			return cmp.Or(err, source.Incomplete(missing))
 		},
@@ -165,10 +177,11 @@ func ratesCommand[T any](p *app.Process, name, short string, kind schema.Kind, c
 
 func writeLaunches(to io.Writer, list []Launches) {
 	table := app.NewTable("HOST", "PID", "COMMAND", "LAUNCHES", "PER SECOND", "SHARE", "KERNEL")
+	clusters := severalClusters(list, func(l *Launches) *Who { return &l.Who })
 	for i := range list {
 		l := &list[i]
 		for _, k := range l.TopKernels[:min(maxRows, len(l.TopKernels))] {
-			table.Row(l.Host, l.PID, l.Comm, k.Launches, app.Rate(k.PerSecond),
+			table.Row(l.place(clusters), l.PID, l.Comm, k.Launches, app.Rate(k.PerSecond),
 				fmt.Sprintf("%.1f %%", 100*k.Share), app.Shorten(k.Kernel, 60))
 		}
 	}
@@ -177,6 +190,7 @@ func writeLaunches(to io.Writer, list []Launches) {
 
 func writeCopies(to io.Writer, list []Copies) {
 	table := app.NewTable("HOST", "PID", "COMMAND", "GPU", "DIRECTION", "SIZE", "HOST MEMORY", "CALLS", "BYTES", "RATE")
+	clusters := severalClusters(list, func(c *Copies) *Who { return &c.Who })
 	for i := range list {
 		c := &list[i]
 		for _, g := range c.groups() {
@@ -187,7 +201,7 @@ func writeCopies(to io.Writer, list []Copies) {
 					rate = "≥ " + rate
 				}
 			}
-			table.Row(c.Host, c.PID, c.Comm, fmt.Sprintf("%.12s", cmp.Or(g.GPU, "-")), g.Direction,
+			table.Row(c.place(clusters), c.PID, c.Comm, fmt.Sprintf("%.12s", cmp.Or(g.GPU, "-")), g.Direction,
 				cmp.Or(g.Size, "-"), cmp.Or(g.HostMemory, "-"), g.Calls, app.Amount(g.Bytes), rate)
 		}
 	}

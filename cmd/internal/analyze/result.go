@@ -134,6 +134,31 @@ func (p *Process[T]) add(gpu *analysis.GPU, figure T, bytes uint64) {
 	p.bytes += bytes
 }
 
+// place returns the host, behind its cluster if the answer has several.
+func (w *Who) place(clusters bool) string {
+	if clusters {
+		return w.Cluster + "/" + w.Host
+	}
+	return w.Host
+}
+
+// severalClusters reports whether the processes are of several clusters, whose hosts may have equal names.
+func severalClusters[T any](list []T, of func(*T) *Who) bool {
+	return slices.ContainsFunc(list, func(one T) bool { return of(&one).Cluster != of(&list[0]).Cluster })
+}
+
+// gpuNames returns the names of the GPUs of a process, which differ.
+func gpuNames(p *analysis.Process) (names []string) {
+	for i := range p.GPUs {
+		name := nameOf(&p.GPUs[i])
+		for slices.Contains(names, name) {
+			name += "'" // two GPUs of unknown UUID
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
 // compare orders processes by host, cluster, PID and start.
 func (w *Who) compare(to *Who) int {
 	return cmp.Or(cmp.Compare(w.Host, to.Host), cmp.Compare(w.Cluster, to.Cluster), cmp.Compare(w.PID, to.PID),

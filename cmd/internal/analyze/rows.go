@@ -98,8 +98,8 @@ func ofAllocator(frame string) bool {
 }
 
 // heading names a process and a GPU.
-func heading(w *Who, gpu string) string {
-	text := fmt.Sprintf("%s/%d", w.Host, w.PID)
+func heading(w *Who, clusters bool, gpu string) string {
+	text := fmt.Sprintf("%s/%d", w.place(clusters), w.PID)
 	if w.Comm != "" {
 		text += " " + w.Comm
 	}

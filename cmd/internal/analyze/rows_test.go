@@ -89,7 +89,7 @@ func TestHeadingNamesWhatIsKnown(t *testing.T) {
 		"GPU-a0b1c2d3-e4f5": "gpu-7/7 train on GPU-a0b1c2d3", "0": "gpu-7/7 train on GPU 0",
 		unknownGPU: "gpu-7/7 train on an unknown GPU",
 	} {
-		if got := heading(&Who{Host: "gpu-7", PID: 7, Comm: "train"}, gpu); got != want {
+		if got := heading(&Who{Host: "gpu-7", PID: 7, Comm: "train"}, false, gpu); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

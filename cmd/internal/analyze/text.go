@@ -37,12 +37,13 @@ func writeText[T figure](to io.Writer, r *Result[T], title string) {
 		columns = append(columns, "TIME")
 	}
 	table := app.NewTable(columns...)
+	clusters := severalClusters(r.Processes, func(p *Process[T]) *Who { return &p.Who })
 	for i := range r.Processes[:min(maxProcesses, len(r.Processes))] {
 		p := &r.Processes[i]
 		for _, gpu := range p.order {
 			f := p.GPUs[gpu]
-			cells := []any{p.Host, p.PID, cmp.Or(p.Comm, "-"), fmt.Sprintf("%.12s", gpu), app.Amount(f.amount()),
-				len(f.live().List), f.when().Format("2006-01-02 15:04:05.000Z")}
+			cells := []any{p.place(clusters), p.PID, cmp.Or(p.Comm, "-"), fmt.Sprintf("%.12s", gpu),
+				app.Amount(f.amount()), len(f.live().List), f.when().Format("2006-01-02 15:04:05.000Z")}
 			table.Row(cells[:len(columns)]...)
 		}
 	}
@@ -54,7 +55,7 @@ func writeText[T figure](to io.Writer, r *Result[T], title string) {
 		p := &r.Processes[i]
 		for _, gpu := range p.order {
 			if list := p.GPUs[gpu].live().List; len(list) > 0 {
-				fmt.Fprintf(to, "\n%s\n", app.Printable(heading(&p.Who, gpu)))
+				fmt.Fprintf(to, "\n%s\n", app.Printable(heading(&p.Who, clusters, gpu)))
 				writeRows(to, list)
 			}
 		}

@@ -118,7 +118,7 @@ func writeCurves(out *bufio.Writer, p *analysis.Process, by string, step time.Du
 	}
 	_, _ = out.Write(who[:len(who)-1]) // out keeps its errors
 	fmt.Fprint(out, `,"gpus":{`)
-	before := -1
+	before, gpus := -1, gpuNames(p)
 	for _, c := range curves(p, by) {
 		switch {
 		case c.gpu == before:
@@ -126,9 +126,9 @@ func writeCurves(out *bufio.Writer, p *analysis.Process, by string, step time.Du
 		case before >= 0:
 			closeGPU(out, by)
 			fmt.Fprint(out, ",")
-			openGPU(out, p, c.gpu, by)
+			openGPU(out, gpus[c.gpu], by)
 		default:
-			openGPU(out, p, c.gpu, by)
+			openGPU(out, gpus[c.gpu], by)
 		}
 		if before = c.gpu; by != byGPU {
 			name, _ := json.Marshal(c.name) // a text
@@ -151,8 +151,9 @@ func writeCurves(out *bufio.Writer, p *analysis.Process, by string, step time.Du
 
 const byGPU = "gpu"
 
-func openGPU(out *bufio.Writer, p *analysis.Process, gpu int, by string) {
-	fmt.Fprintf(out, "%q:{", nameOf(&p.GPUs[gpu]))
+func openGPU(out *bufio.Writer, gpu, by string) {
+	name, _ := json.Marshal(gpu) // a text
+	fmt.Fprintf(out, "%s:{", name)
 	if by != byGPU {
 		fmt.Fprint(out, `"series":[`)
 	}

@@ -1,11 +1,13 @@
 package analyze
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"time"
 
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/consumer/analysis"
 )
 
 // writeUsageText prints the first, last and highest amount of each curve, and how many points it has.
@@ -16,7 +18,9 @@ func (m *memory) writeUsageText(to io.Writer, r *Range, by string, step time.Dur
 	}
 	table := app.NewTable(columns...)
 	list := m.split(r, by)
+	clusters := severalClusters(list, func(p **analysis.Process) *Who { return new(whoOf(*p)) })
 	for _, p := range list[:min(maxProcesses, len(list))] {
+		host, gpus := new(whoOf(p)).place(clusters), gpuNames(p)
 		for _, c := range curves(p, by) {
 			var first, last, peak uint64
 			points := 0
@@ -29,7 +33,7 @@ func (m *memory) writeUsageText(to io.Writer, r *Range, by string, step time.Dur
 			if err != nil {
 				return err
 			}
-			cells := []any{p.ID.Host, p.ID.PID, p.Comm, fmt.Sprintf("%.12s", nameOf(&p.GPUs[c.gpu])), app.Amount(first),
+			cells := []any{host, p.ID.PID, cmp.Or(p.Comm, "-"), fmt.Sprintf("%.12s", gpus[c.gpu]), app.Amount(first),
 				app.Amount(last), app.Amount(peak), points, app.Shorten(c.name, 60)}
 			table.Row(cells[:len(columns)]...)
 		}

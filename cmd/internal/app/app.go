@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -83,25 +84,39 @@ func Main(name string, run func(context.Context, *Process) error) {
 	defer stop()
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	var ended atomic.Int32 // number of the first signal; 0: none arrived
 	go func() {
 		first := <-signals
+		ended.Store(numberOf(first))
 		if p.drains.Load() {
 			p.Log.Info("draining; a second signal exits at once", "signal", first.String())
 		}
 		stop()
-		second := <-signals
-		if number, ok := second.(syscall.Signal); ok {
-			os.Exit(128 + int(number))
-		}
+		os.Exit(128 + int(numberOf(<-signals)))
 	}()
 	err := run(ctx, p)
 	if errors.Is(err, config.ErrHelp) {
 		err = nil
 	}
-	if err != nil {
+	if err = endedBy(syscall.Signal(ended.Load()), err); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %s\n", name, config.Redact(err.Error()))
 	}
 	os.Exit(ExitCode(err))
+}
+
+func numberOf(s os.Signal) int32 {
+	number, _ := s.(syscall.Signal) // every signal of Unix is one
+	return int32(number)
+}
+
+// endedBy explains the error of a command that a signal has ended before it was done, and gives it the exit status of
+// the signal. Other errors, and those with a status, stay.
+func endedBy(signal syscall.Signal, err error) error {
+	if signal == 0 || ExitCode(err) != 1 || !errors.Is(err, context.Canceled) {
+		return err
+	}
+	text := strings.ReplaceAll(err.Error(), context.Canceled.Error(), "ended by a signal ("+signal.String()+")")
+	return Exit(128+int(signal), errors.New(text))
 }
 
 // Drains makes the first signal log that the program drains. A program that keeps nothing ends without a line.

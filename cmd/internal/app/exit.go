@@ -2,7 +2,8 @@ package app
 
 import "errors"
 
-// Exit statuses of every command: 2 to 6 as below, 1 for any other error, 128 + N for a second signal N.
+// Exit statuses of every command: 2 to 6 as below, 1 for any other error, 128 + N for signal N that ended a command
+// before it was done.
 
 // exitError is an error with an exit status.
 type exitError struct {

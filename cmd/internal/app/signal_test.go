@@ -36,6 +36,8 @@ func TestMain(m *testing.M) {
 		switch mode {
 		case "stuck":
 			select {}
+		case "canceled":
+			return fmt.Errorf("export run.gputap: %w", ctx.Err())
 		case "loss":
 			return Incomplete(errors.New("events were lost"))
 		}
@@ -54,6 +56,8 @@ func TestSignals(t *testing.T) {
 		{"quiet", []syscall.Signal{syscall.SIGTERM}, 0},
 		{"quiet", []syscall.Signal{syscall.SIGINT}, 0},
 		{"loss", []syscall.Signal{syscall.SIGINT}, 4},
+		{"canceled", []syscall.Signal{syscall.SIGINT}, 130},
+		{"canceled", []syscall.Signal{syscall.SIGTERM}, 143},
 		{"stuck", []syscall.Signal{syscall.SIGINT, syscall.SIGINT}, 130},
 		{"stuck", []syscall.Signal{syscall.SIGTERM, syscall.SIGTERM}, 143},
 	}

@@ -85,7 +85,10 @@ func (q *question) run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer s.Close()
-	r := newRun(s, q.Since, q.Until)
+	r, err := newRun(ctx, s, q.Since, q.Until)
+	if err != nil {
+		return fmt.Errorf("backtest %s: %w", s.Name, err)
+	}
 	q.current, q.changed = r.variant(current, q.p.Log), r.variant(changed, q.p.Log)
 	missing, err := r.read(ctx)
 	if err != nil {
@@ -97,7 +100,9 @@ func (q *question) run(ctx context.Context, args []string) error {
 		out.SetEscapeHTML(false)
 		err = out.Encode(result)
 	} else {
-		result.write(q.p.Stdout)
+		out := &app.Output{Writer: q.p.Stdout}
+		result.write(out)
+		err = out.Err
 	}
 	if !result.Complete {
 		err = cmp.Or(err, app.Incomplete(errors.New("the data are incomplete: "+strings.Join(result.Missing, "; "))))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/moved"
 	"github.com/gputap/gputap/cmd/internal/source"
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer/alert"
@@ -20,6 +21,8 @@ type run struct {
 	begin, end         time.Time // zero: no limit
 	variants           []*variant
 	knowsAll, complete map[int]bool // shards: recorded from the first message on; with state at the beginning
+	hosts              *moved.Hosts
+	batches            *source.Batches // of the range
 }
 
 // Incident is an alert from its first firing to its end.
@@ -36,7 +39,10 @@ func Alerts(ctx context.Context, s *source.Source, since, until time.Time, log *
 	if err != nil {
 		return nil, app.Usage(err)
 	}
-	r := newRun(s, since, until)
+	r, err := newRun(ctx, s, since, until)
+	if err != nil {
+		return nil, err
+	}
 	v := r.variant(rules, log)
 	if _, err := r.read(ctx); err != nil {
 		return nil, err
@@ -45,17 +51,23 @@ func Alerts(ctx context.Context, s *source.Source, since, until time.Time, log *
 }
 
 // newRun notes which shards are recorded from their first message on, and which have a state at the beginning.
-func newRun(s *source.Source, begin, end time.Time) *run {
-	r := &run{source: s, begin: begin, end: end, knowsAll: map[int]bool{}, complete: map[int]bool{}}
+func newRun(ctx context.Context, s *source.Source, begin, end time.Time) (*run, error) {
+	r := &run{source: s, begin: begin, end: end, knowsAll: map[int]bool{}, complete: map[int]bool{},
+		batches: source.NewBatches(&source.Range{})}
+	var err error
+	if r.hosts, err = s.Hosts(ctx); err != nil {
+		return nil, err
+	}
+	inherits := r.hosts.Inherits(s.State())
 	for _, stream := range s.Streams {
 		if stream.State == recording.KnowledgeComplete {
 			r.complete[stream.Shard] = true
-			if stream.After == 0 {
+			if stream.After == 0 && !inherits[stream.Shard] {
 				r.knowsAll[stream.Shard] = true
 			}
 		}
 	}
-	return r
+	return r, nil
 }
 
 // variant adds a configuration.
@@ -70,18 +82,19 @@ func (r *run) read(ctx context.Context) (missing []string, err error) {
 	if missing, err = r.restore(); err != nil {
 		return nil, err
 	}
-	for m, err := range r.source.Messages(recording.Filter{Until: r.end}) {
-		if err == nil {
-			err = ctx.Err()
-		}
+	for m, err := range r.source.InOrder(ctx, recording.Filter{Until: r.end}) {
 		if err != nil {
 			return nil, err
 		}
+		within := !m.Stored.Before(r.begin)
+		if within {
+			r.batches.Of(m.Recorded) // counts what is missing
+		}
 		for _, v := range r.variants {
-			if !m.Stored.Before(r.begin) {
+			if within {
 				v.begin()
 			}
-			v.apply(&m, r.complete[m.Shard])
+			v.apply(&m, r.complete[m.Lane.Stream.Shard])
 		}
 	}
 	for _, v := range r.variants {
@@ -101,8 +114,12 @@ func (r *run) restore() (missing []string, err error) {
 		if section.Fold != "leak" || r.knowsAll[section.Shard] || failed[section.Shard] {
 			continue
 		}
+		lane, section := r.hosts.OfSection(&section)
+		if lane == nil {
+			continue
+		}
 		for _, v := range r.variants {
-			if err := v.restore(section, r.complete[section.Shard]); err != nil && !failed[section.Shard] {
+			if err := v.restore(lane, section, r.complete[lane.Stream.Shard]); err != nil && !failed[section.Shard] {
 				failed[section.Shard] = true
 				missing = append(missing, err.Error())
 			}
@@ -119,5 +136,5 @@ func (r *run) missing() (texts []string) {
 				"which compare with them", stream.Shard))
 		}
 	}
-	return slices.Compact(append(texts, r.source.Missing()...))
+	return slices.Compact(slices.Concat(texts, r.source.Missing(), r.batches.Missing()))
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gputap/gputap/cmd/internal/fold"
+	"github.com/gputap/gputap/cmd/internal/moved"
+	"github.com/gputap/gputap/cmd/internal/source"
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/alert"
@@ -28,7 +30,7 @@ type variant struct {
 	replay    *consumer.Replay
 	read      uint64         // messages that replay got
 	summaries []rank.Summary // that anomalies published and did not read yet
-	memory    map[int]*shardMemory
+	memory    map[*moved.Lane]*laneMemory
 
 	within bool // the range has begun
 	raised []*Incident
@@ -36,8 +38,8 @@ type variant struct {
 	before map[finding]uint64 // suppressed before the range
 }
 
-// shardMemory is the fold of gputap-leak of one shard. The state at the beginning of a recording belongs to one.
-type shardMemory struct {
+// laneMemory is the fold of gputap-leak of one lane. The state at the beginning of a recording belongs to one.
+type laneMemory struct {
 	fold.Fold
 	replay *consumer.Replay
 }
@@ -46,19 +48,19 @@ type shardMemory struct {
 type finding struct{ rule, reason string }
 
 func newVariant(r Rules, whole bool, log *slog.Logger) *variant {
-	v := &variant{rules: r, log: log, memory: map[int]*shardMemory{}, byID: map[string]*Incident{}}
+	v := &variant{rules: r, log: log, memory: map[*moved.Lane]*laneMemory{}, byID: map[string]*Incident{}}
 	v.anomalies = fold.Anomaly.With(config.AnomalyCommand{Anomaly: r.Anomaly}, v.note,
 		func(s rank.Summary) { v.summaries = append(v.summaries, s) }).New()
 	v.replay = consumer.NewReplay(0, v.anomalies, whole, log)
 	return v
 }
 
-func (v *variant) memoryOf(shard int, whole bool) *shardMemory {
-	m := v.memory[shard]
+func (v *variant) memoryOf(lane *moved.Lane, whole bool) *laneMemory {
+	m := v.memory[lane]
 	if m == nil {
 		f := fold.Leak.With(config.LeakCommand{Leak: v.rules.Leak}, v.note, nil).New()
-		m = &shardMemory{f, consumer.NewReplay(shard, f, whole, v.log)}
-		v.memory[shard] = m
+		m = &laneMemory{f, consumer.NewReplay(lane.Shard(), f, whole, v.log)}
+		v.memory[lane] = m
 	}
 	return m
 }
@@ -89,12 +91,12 @@ func (v *variant) begin() {
 
 // apply takes the next message of the recording. It computes the summaries of ranks from the events: recorded summaries
 // are of another instance, with other numbers.
-func (v *variant) apply(m *recording.Message, whole bool) {
-	v.memoryOf(m.Shard, whole).replay.Apply(m)
+func (v *variant) apply(m *source.Routed, whole bool) {
+	v.memoryOf(m.Lane, whole).replay.Apply(&m.Message)
 	if strings.HasSuffix(m.Subject, "."+schema.KindRank.String()) {
 		return
 	}
-	v.judge(m)
+	v.judge(m.Recorded)
 	for ; len(v.summaries) > 0; v.summaries = v.summaries[1:] {
 		one := &v.summaries[0]
 		v.judge(&recording.Message{Subject: schema.Subject(0, one.Cluster, one.Job, schema.KindRank), Stored: m.Stored,
@@ -162,8 +164,8 @@ func (v *variant) count(c prometheus.Collector, counts map[finding]uint64) {
 }
 
 // restore gives the fold of gputap-leak its state at the beginning of the recording.
-func (v *variant) restore(s recording.Section, whole bool) error {
-	if err := v.memoryOf(s.Shard, whole).replay.Restore(s); err != nil {
+func (v *variant) restore(lane *moved.Lane, s recording.Section, whole bool) error {
+	if err := v.memoryOf(lane, whole).replay.Restore(s); err != nil {
 		return fmt.Errorf("shard %d: the state at the beginning cannot be used: %w", s.Shard, err)
 	}
 	return nil

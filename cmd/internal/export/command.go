@@ -148,12 +148,9 @@ func (o *options) convert(ctx context.Context, s *source.Source, to sink) (missi
 	if kind, known := event.ParseKind(o.kind); known {
 		filter.Kinds = []schema.Kind{kind}
 	}
-	for m, err := range s.Messages(filter) {
+	for m, err := range s.InOrder(ctx, filter) {
 		if err == nil {
-			err = ctx.Err()
-		}
-		if err == nil {
-			err = r.read(&m)
+			err = r.read(m.Recorded)
 		}
 		if err != nil {
 			return nil, err

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/source"
 )
 
@@ -44,7 +45,7 @@ func (f *files) create(path string) (io.Writer, error) {
 		return f.list[len(f.list)-1], nil
 	}
 	if err == nil && info.IsDir() {
-		return nil, fmt.Errorf("%s is a directory; name a file", path)
+		return nil, app.Usage(fmt.Errorf("--output %s: it is a directory; name a file", path))
 	}
 	to, err := os.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
 	if errors.Is(err, os.ErrNotExist) {

@@ -175,7 +175,7 @@ func TestExportFails(t *testing.T) {
 		"pprof " + path + " -o - --pid 99999":               {4, "no process is selected by --pid 99999"},
 		"jsonl " + path:                                     {2, "--output: name a file"},
 		"memory-viz " + path + " --pid 99 -o " + dir + "/x": {1, "none is in the range"},
-		"jsonl " + path + " -o " + dir:                      {1, "is a directory"},
+		"jsonl " + path + " -o " + dir:                      {2, "is a directory"},
 		"jsonl " + path + " -o " + dir + "/no/file":         {1, "file: the directory " + dir + "/no does not exist"},
 		"jsonl " + path + " -o " + path:                     {2, "this is the file to read"},
 		"pprof " + path + " -o " + dir + "/link.gtr":        {2, "this is the file to read"},

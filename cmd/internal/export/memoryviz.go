@@ -18,7 +18,7 @@ import (
 var memoryVizForm = form{
 	name: "memory-viz", short: "A snapshot of one process for PyTorch's memory viewer, pytorch.org/memory_viz",
 	long: `Segments are memory of the driver, blocks those of PyTorch's caching allocator: record with the feature torch.
-The range must have one process: use --pid and --host.
+The range must have one process: use --pid, --host and --cluster.
 `,
 	example: `  gputap export memory-viz run.gputap -o snapshot.pickle --pid 4242`,
 	open: func(_ context.Context, o *options, _ *source.Source) (sink, error) {
@@ -155,7 +155,8 @@ func (v *memoryViz) finish() error {
 			names = append(names, fmt.Sprintf("%s/%d %s", id.Host, id.PID, comm))
 		}
 		slices.Sort(names)
-		return app.Usage(fmt.Errorf("memory-viz shows one process, and %d are selected: %s; use --pid and --host",
+		return app.Usage(fmt.Errorf("memory-viz shows one process, and %d are selected: %s; use --pid, "+
+			"--host and --cluster",
 			len(names), app.Shorten(strings.Join(names, ", "), 200)))
 	}
 	v.resolve()

@@ -36,7 +36,7 @@ func (f *format) json() bool { return f.name == "json" }
 
 // write writes v as one line of JSON, or as text.
 func (f *format) write(to io.Writer, v any, text func(io.Writer)) error {
-	w := &writer{Writer: to}
+	w := &app.Output{Writer: to}
 	if f.json() {
 		line := json.NewEncoder(w)
 		line.SetEscapeHTML(false) // kernel names have angle brackets
@@ -44,19 +44,5 @@ func (f *format) write(to io.Writer, v any, text func(io.Writer)) error {
 	} else {
 		text(w)
 	}
-	return w.err
-}
-
-// writer keeps the first error of a writer, so that a table can be written without checking each line.
-type writer struct {
-	io.Writer
-	err error
-}
-
-func (w *writer) Write(p []byte) (int, error) {
-	n, err := w.Writer.Write(p)
-	if err != nil && w.err == nil {
-		w.err = fmt.Errorf("write the output: %w", err)
-	}
-	return n, err
+	return w.Err
 }

@@ -82,12 +82,12 @@ func (t *tail) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("subscribe to the events: %w", err)
 	}
-	out := &writer{Writer: t.p.Stdout}
+	out := &app.Output{Writer: t.p.Stdout}
 	if err := t.follow(ctx, sub, bufio.NewWriter(out)); err != nil {
 		return err
 	}
-	if out.err != nil {
-		return out.err
+	if out.Err != nil {
+		return out.Err
 	}
 	if t.malformed > 0 {
 		return app.Incomplete(fmt.Errorf("%d batches were left out: they are malformed", t.malformed))
@@ -126,7 +126,7 @@ func (t *tail) follow(ctx context.Context, sub *nats.Subscription, out *bufio.Wr
 			}
 			continue
 		}
-		if batch.Kind == schema.KindRank { // a consumer computed it: it has no calls
+		if batch.Kind == schema.KindRank || batch.Kind == schema.KindNone { // without calls, or of a newer gputap
 			continue
 		}
 		done, err := t.print(out, batch, &left)

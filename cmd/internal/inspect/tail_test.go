@@ -55,7 +55,12 @@ func TestTailPrintsSelectedEvents(t *testing.T) {
 	}
 	tensor := tensors.Encode(&header)
 
+	newer, err := os.ReadFile("../../../schema/testdata/newer_kind.golden")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for line, want := range map[string][]string{
+		"": {"22:13:20.000000  gpu-1  7 python3  cuLaunchKernel  gemm(float*) <<<4×2×1, 256×1×1>>>"},
 		"--kind tensor": {
 			"22:13:20.000000  gpu-1  7 python3  c10::reportMemoryUsageToProfiler  block taken  2.00 MiB  at 0x3000",
 			"22:13:20.000000  gpu-1  7 python3  c10::reportMemoryUsageToProfiler  block given back  " +
@@ -71,6 +76,14 @@ func TestTailPrintsSelectedEvents(t *testing.T) {
 		},
 	} {
 		got := tailed(t, url, len(want), strings.Fields(line), func() {
+			if line == "" {
+				for subject, data := range map[string][]byte{"newer": newer, "launch": launch} {
+					if err := nc.Publish("gputap.v1.ev.0.test.gpu-1."+subject, data); err != nil {
+						t.Fatal(err)
+					}
+				}
+				return
+			}
 			for subject, data := range map[string][]byte{
 				"gputap.v1.ev.0.test.gpu-1.memory": memory, "gputap.v1.ev.0.test.gpu-1.launch": launch,
 				"gputap.v1.ev.0.test.gpu-1.tensor": tensor,

@@ -2,6 +2,8 @@ package plot
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -22,7 +24,8 @@ const (
 	mostPixels              = 64 << 20 // 256 MiB as an image in memory
 )
 
-func (s Size) validate() error {
+// Validate refuses sizes that cannot be drawn.
+func (s Size) Validate() error {
 	switch {
 	case s.Width < leastWidth || s.Height < leastHeight:
 		return fmt.Errorf("a chart of %d×%d pixels is too small; the least is %d×%d",
@@ -59,7 +62,7 @@ func FormatOf(path string) (Format, error) {
 
 // Write draws the chart.
 func (c Chart) Write(w io.Writer, f Format, s Size) error {
-	if err := s.validate(); err != nil {
+	if err := s.Validate(); err != nil {
 		return err
 	}
 	picture := canvas.NewPNG(s.Width, s.Height)
@@ -76,8 +79,8 @@ func (c Chart) Write(w io.Writer, f Format, s Size) error {
 	return picture.Encode(w)
 }
 
-// WriteFile draws the chart into a file, in the form of its extension. A file of that name is replaced. On an error,
-// no file is created.
+// WriteFile draws the chart into a file, in the form of its extension. A file of that name is replaced when the new one
+// is complete. On an error, it stays, and no file is created.
 func (c Chart) WriteFile(path string, s Size) error {
 	format, err := FormatOf(path)
 	if err != nil {
@@ -87,5 +90,28 @@ func (c Chart) WriteFile(path string, s Size) error {
 	if err := c.Write(&picture, format, s); err != nil {
 		return err
 	}
-	return os.WriteFile(path, picture.Bytes(), 0o644)
+	return replace(path, picture.Bytes())
+}
+
+// replace gives a file new contents at once. It writes to a device or a pipe as it is.
+func replace(path string, data []byte) error {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return os.WriteFile(path, data, 0o644)
+	}
+	part := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".part")
+	err := os.WriteFile(part, data, 0o644)
+	if errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("create %s: the directory %s does not exist", path, filepath.Dir(path))
+	}
+	if err == nil {
+		err = os.Rename(part, path)
+	}
+	if err != nil {
+		_ = os.Remove(part)
+		return fmt.Errorf("write %s: %w", path, cmp.Or(errors.Unwrap(err), err)) // without the temporary name
+	}
+	return nil
 }

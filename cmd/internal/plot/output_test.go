@@ -43,7 +43,7 @@ func TestSizeHasLimits(t *testing.T) {
 		{320, 200}: true, {319, 200}: false, {320, 199}: false, {-1, 600}: false, {0, 0}: false, {8000, 8000}: true,
 		{1 << 40, 600}: false, {9000, 9000}: false,
 	} {
-		if err := size.validate(); (err == nil) != good {
+		if err := size.Validate(); (err == nil) != good {
 			t.Errorf("%v: %v", size, err)
 		}
 	}
@@ -194,5 +194,37 @@ func TestFailedPointsGiveNoFile(t *testing.T) {
 	}
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestPictureReplacesAFileAtOnce: a reader of the file that is replaced, here through a second name, keeps the whole.
+func TestPictureReplacesAFileAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	path, second, link := filepath.Join(dir, "x.png"), filepath.Join(dir, "y.png"), filepath.Join(dir, "z.png")
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(os.WriteFile(path, []byte("before"), 0o644))
+	check(os.Link(path, second))
+	check(os.Symlink("x.png", link))
+	check(Chart{Title: "t"}.WriteFile(link, DefaultSize))
+	before, err := os.ReadFile(second)
+	check(err)
+	after, err := os.ReadFile(path)
+	check(err)
+	info, err := os.Lstat(link)
+	check(err)
+	left, err := os.ReadDir(dir)
+	check(err)
+	if string(before) != "before" || !bytes.HasPrefix(after, []byte("\x89PNG")) || info.Mode().IsRegular() ||
+		len(left) != 3 {
+		t.Errorf("%q, %.4q, %s, %d files", before, after, info.Mode(), len(left))
+	}
+	check(os.Mkdir(filepath.Join(dir, "d.png"), 0o755))
+	if err := (Chart{}).WriteFile(filepath.Join(dir, "d.png"), DefaultSize); err == nil {
+		t.Error("a directory is replaced")
 	}
 }

@@ -182,7 +182,14 @@ func (r *Recorder) log(sources []*source) {
 	r.mu.Lock()
 	r.stats.Incomplete, r.stats.Continued = incomplete, !r.out.found.isNew()
 	r.mu.Unlock()
-	r.Log.Info("recording", "file", r.out.path, "continued", !r.out.found.isNew(), "shards", len(sources))
+	attributes := []any{"file", r.out.path, "continued", !r.out.found.isNew(), "shards", len(sources)}
+	if !r.Since.IsZero() && r.out.found.isNew() {
+		attributes = append(attributes, "since", r.Since)
+	}
+	if !r.Until.IsZero() {
+		attributes = append(attributes, "until", r.Until)
+	}
+	r.Log.Info("recording", attributes...)
 	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
 		r.Log.Warn("the state at the beginning lacks events: "+reason, "shards", reasons[reason])
 	}

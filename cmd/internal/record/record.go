@@ -138,7 +138,7 @@ func (r *Recorder) Run(ctx context.Context) (err error) {
 	}
 	sources, err := r.begin(ctx)
 	if err != nil {
-		return errors.Join(err, r.out.close())
+		return cmp.Or(err, r.out.close()) // which fails, too, after a failed write
 	}
 	close(r.ready)
 	defer context.AfterFunc(ctx, func() {
@@ -160,7 +160,7 @@ func (r *Recorder) Run(ctx context.Context) (err error) {
 	unwatch()
 	<-watched
 	r.sources.Wait()
-	err = errors.Join(err, r.out.close())
+	err = cmp.Or(err, r.out.close())
 	r.count(nil)
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gputap/gputap/cmd/internal/moved"
 	"github.com/gputap/gputap/schema"
 	"github.com/gputap/gputap/schema/recording"
 )
@@ -22,6 +23,7 @@ type File struct {
 	in        *recording.Reader
 	streams   []recording.Stream // of each shard, in order
 	kinds     []schema.Kind      // that the recording selects; none: all
+	hosts     *moved.Hosts
 	summary   Summary
 	damages   map[int64]bool // offsets of those that were reported
 	written   time.Time      // when the file was written to
@@ -45,6 +47,9 @@ func Open(path string, s recording.Selection, log *slog.Logger) (*File, error) {
 		f.written = info.ModTime()
 	}
 	err = f.summarize()
+	if err == nil {
+		f.hosts, err = moved.Find(f.streams, f.sections(), values(f.inFileOrder()))
+	}
 	if err == nil && s.Job != "" {
 		err = f.findJob()
 	}
@@ -69,7 +74,7 @@ func (f *File) Damages() int { return len(f.damages) }
 
 // summarize reads the summaries of all blocks.
 func (f *File) summarize() error {
-	byShard := map[int]recording.Stream{}
+	byShard, selection := map[int]recording.Stream{}, recording.Selection{}
 	for b, err := range f.in.Summaries() {
 		if err != nil {
 			if err := f.report(err); err != nil {
@@ -78,7 +83,7 @@ func (f *File) summarize() error {
 			continue
 		}
 		for _, s := range b.Streams {
-			byShard[s.Shard] = s
+			byShard[s.Shard], selection = s, b.Selection
 		}
 		if b.Type == recording.TypeStreams {
 			f.kinds = b.Selection.Kinds
@@ -89,6 +94,7 @@ func (f *File) summarize() error {
 		f.streams = append(f.streams, s)
 	}
 	slices.SortFunc(f.streams, func(a, b recording.Stream) int { return a.Shard - b.Shard })
+	f.streams = moved.Streams(f.streams, &selection)
 	return nil
 }
 
@@ -179,6 +185,33 @@ func (f *File) hasState(s *recording.Section) bool {
 // inFileOrder yields the selected messages as the file has them. Data are valid until the next message.
 func (f *File) inFileOrder() iter.Seq2[*recording.Message, error] {
 	return f.messages(f.in, recording.Filter{Selection: f.selection})
+}
+
+// inOrder yields the selected messages with those of each host in order. Data are valid until the next message.
+func (f *File) inOrder() iter.Seq2[*recording.Message, error] {
+	return func(yield func(*recording.Message, error) bool) {
+		for _, shards := range f.hosts.Groups() {
+			for m, err := range f.messages(f.in, recording.Filter{Selection: f.selection, Shards: shards}) {
+				if !yield(m, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+func values(messages iter.Seq2[*recording.Message, error]) iter.Seq2[recording.Message, error] {
+	return func(yield func(recording.Message, error) bool) {
+		for m, err := range messages {
+			if err != nil {
+				yield(recording.Message{}, err)
+				return
+			}
+			if !yield(*m, nil) {
+				return
+			}
+		}
+	}
 }
 
 func (f *File) messages(in *recording.Reader, filter recording.Filter) iter.Seq2[*recording.Message, error] {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/fold"
+	"github.com/gputap/gputap/cmd/internal/moved"
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/coverage"
 	"github.com/gputap/gputap/consumer/leak"
@@ -14,19 +15,24 @@ import (
 	"github.com/gputap/gputap/schema/recording"
 )
 
-// folds are the folds of all shards of a recording.
+// folds are the folds of all lanes of a recording.
 type folds struct {
+	hosts   *moved.Hosts
 	sets    []*fold.Set
-	replays map[int][]*consumer.Replay // of each shard, in the order of its set
-	number  int                        // of the folds of one shard
-	live    bool                       // questions see the messages as if they came now
+	replays map[*moved.Lane][]*consumer.Replay // of each lane, in the order of its set
+	number  int                                // of the folds of one lane
+	live    bool                               // questions see the messages as if they came now
+
+	lanes  []*moved.Lane       // of the messages at hand
+	routed []recording.Message // as the lanes have them
 }
 
-// newFolds returns folds that begin with the state at the beginning of a file. create makes those of one shard.
+// newFolds returns folds that begin with the state at the beginning of a file. create makes those of one lane.
 func newFolds(f *File, create func() []fold.Fold, log *slog.Logger) (*folds, error) {
-	all := &folds{replays: map[int][]*consumer.Replay{}}
-	for i := range f.streams {
-		all.addShard(&f.streams[i], append(create(), coverage.New()), log)
+	all := &folds{hosts: f.hosts, replays: map[*moved.Lane][]*consumer.Replay{}}
+	inherits := f.hosts.Inherits(f.sections())
+	for _, lane := range f.hosts.Lanes(f.streams) {
+		all.addLane(lane, !inherits[lane.Stream.Shard], append(create(), coverage.New()), log)
 	}
 	for s, err := range f.sections() {
 		if err != nil {
@@ -39,27 +45,29 @@ func newFolds(f *File, create func() []fold.Fold, log *slog.Logger) (*folds, err
 	return all, nil
 }
 
-// addShard adds the folds of a shard. Its recording has all batches if it begins with the first message of the stream,
-// and no earlier shard had its hosts. A later beginning lacks no memory events if its state is complete.
-func (f *folds) addShard(s *recording.Stream, list []fold.Fold, log *slog.Logger) {
-	set := &fold.Set{Shard: len(f.sets)} // questions name shards from 0 on, as the topology does
+// addLane adds the folds of a lane. Its recording has all batches if it begins with the first message of the stream,
+// and if own says that no earlier shard had its hosts. A later beginning lacks no memory events if its state is
+// complete.
+func (f *folds) addLane(lane *moved.Lane, own bool, list []fold.Fold, log *slog.Logger) {
+	s, set := &lane.Stream, &fold.Set{Shard: len(f.sets)} // questions name shards from 0 on, as the topology does
 	for _, one := range list {
-		begins := s.State == recording.KnowledgeComplete && s.After == 0
+		begins := own && s.State == recording.KnowledgeComplete && s.After == 0
 		hasState := s.State == recording.KnowledgeComplete && one.Name() == fold.Leak.Name()
-		r := consumer.NewReplay(s.Shard, one, begins || hasState, log)
+		r := consumer.NewReplay(lane.Shard(), one, begins || hasState, log)
 		if !begins && hasState {
 			tracker := leak.New(leak.Config{})
 			r.WholeFor(append(tracker.Kinds(), schema.KindHost)...)
 		}
 		set.Add(one, r.Reader())
-		f.replays[s.Shard] = append(f.replays[s.Shard], r)
+		f.replays[lane] = append(f.replays[lane], r)
 	}
 	f.sets, f.number = append(f.sets, set), len(list)
 }
 
 // restore loads a section into the fold that saved it. Other folds begin empty.
 func (f *folds) restore(s recording.Section) error {
-	for _, r := range f.replays[s.Shard] {
+	lane, s := f.hosts.OfSection(&s)
+	for _, r := range f.replays[lane] { // none, if an earlier shard has the host
 		if r.Fold().Name() == s.Fold {
 			return r.Restore(s)
 		}
@@ -69,13 +77,17 @@ func (f *folds) restore(s recording.Section) error {
 
 // apply applies messages to all folds, and returns when all of them are done.
 func (f *folds) apply(messages []recording.Message) error {
+	f.lanes, f.routed = f.lanes[:0], f.routed[:0]
+	for i := range messages {
+		lane, one := f.hosts.Of(&messages[i])
+		f.lanes, f.routed = append(f.lanes, lane), append(f.routed, one)
+	}
 	var group sync.WaitGroup
 	for i := range f.number {
 		group.Go(func() {
-			for m := range messages {
-				m := &messages[m]
-				if list := f.replays[m.Shard]; list != nil {
-					list[i].Apply(m)
+			for m := range f.routed {
+				if list := f.replays[f.lanes[m]]; list != nil {
+					list[i].Apply(&f.routed[m])
 				}
 			}
 		})

@@ -32,8 +32,8 @@ type Local struct {
 func NewLocal(ctx context.Context, f *File, o LocalOptions, log *slog.Logger) (l *Local, err error) {
 	l = &Local{}
 	raise := func(string) func(alert.Alert) { return nil }
-	if o.Listen && len(f.streams) > 0 {
-		if l.server, err = startServer(ctx, len(f.streams), log); err != nil {
+	if lanes := len(f.hosts.Lanes(f.streams)); o.Listen && lanes > 0 {
+		if l.server, err = startServer(ctx, lanes, log); err != nil {
 			return nil, err
 		}
 		raise = l.server.raise

@@ -2,17 +2,32 @@ package replay
 
 import (
 	"iter"
+	"slices"
 
 	"github.com/gputap/gputap/schema/recording"
 )
 
 // inTimeOrder yields the selected messages in the order in which NATS stored them; those of a shard keep their order. A
 // file has the messages of its shards in the order in which they were read, which may differ by much. It is read once
-// for each shard. Data are valid until the next message.
+// for each shard. Those of a closed shard come before those that its hosts published later, whatever the clocks of the
+// servers say. Data are valid until the next message.
 func (f *File) inTimeOrder() iter.Seq2[*recording.Message, error] {
 	if len(f.streams) < 2 {
 		return f.inFileOrder()
 	}
+	return func(yield func(*recording.Message, error) bool) {
+		for _, shards := range f.hosts.Groups() {
+			for m, err := range f.merged(shards) {
+				if !yield(m, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+// merged yields the messages of some shards in the order in which NATS stored them; nil: those of all shards.
+func (f *File) merged(shards []int) iter.Seq2[*recording.Message, error] {
 	return func(yield func(*recording.Message, error) bool) {
 		var heads []*head
 		defer func() {
@@ -21,6 +36,9 @@ func (f *File) inTimeOrder() iter.Seq2[*recording.Message, error] {
 			}
 		}()
 		for _, s := range f.streams {
+			if shards != nil && !slices.Contains(shards, s.Shard) {
+				continue
+			}
 			h, err := f.head(s.Shard)
 			if err != nil {
 				yield(nil, err)

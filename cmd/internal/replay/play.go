@@ -76,7 +76,7 @@ func (p *player) run(ctx context.Context) error {
 
 func (p *player) messages() iter.Seq2[*recording.Message, error] {
 	if p.schedule.speed == 0 {
-		return p.file.inFileOrder()
+		return p.file.inOrder()
 	}
 	return p.file.inTimeOrder()
 }

@@ -226,3 +226,52 @@ func TestGroups(t *testing.T) {
 		t.Errorf("%d messages, at most %d at a time", next, most)
 	}
 }
+
+// TestOrderOfMovedHosts: the messages of a host in the shard of an earlier generation come first, also if the file has
+// them last, and if the clock of their server was fast.
+func TestOrderOfMovedHosts(t *testing.T) {
+	t.Parallel()
+	of := func(shard int, sequence uint64, data byte, after time.Duration) recording.Message {
+		m := message(shard, sequence, after)
+		m.Subject, m.Data = schema.Subject(shard, "c", "h", schema.KindCopy), []byte{data}
+		return m
+	}
+	path := write(t, of(2, 1, 4, 7), of(2, 2, 5, 11), of(0, 1, 1, 0), message(1, 9, 9), of(0, 2, 2, 6), of(0, 3, 3, 8))
+	for speed, want := range map[float64][]byte{0: {1, 9, 2, 3, 4, 5}, 1: {1, 2, 3, 9, 4, 5}} {
+		if got := play(t, open(t, path, recording.Selection{}), Pace{Speed: speed}); !bytes.Equal(got, want) {
+			t.Errorf("speed %g: %v, want %v", speed, got, want)
+		}
+	}
+}
+
+// TestReplayOfMovedHosts: the folds have the same figures as if the number of shards had not changed.
+func TestReplayOfMovedHosts(t *testing.T) {
+	t.Parallel()
+	all := batches(1, time.Hour, 10)
+	file := func(shards func(i int) int) string {
+		var early, late []recording.Message
+		sequences := map[int]uint64{}
+		for i, m := range all {
+			m.Shard = shards(i)
+			sequences[m.Shard]++
+			m.Sequence, m.Subject = sequences[m.Shard], schema.Subject(m.Shard, "c", "h", schema.KindSync)
+			if m.Shard == 0 {
+				early = append(early, m)
+			} else {
+				late = append(late, m)
+			}
+		}
+		return write(t, append(late, early...)...)
+	}
+	want := replayed(t, file(func(int) int { return 0 }), Pace{}, recording.Selection{}).Snapshot()
+	for _, speed := range []float64{0, 1e6} {
+		l := replayed(t, file(func(i int) int { return i / 4 }), Pace{Speed: speed}, recording.Selection{})
+		got := l.Snapshot()
+		if lost := l.Lost(); len(lost) > 0 || len(got.Processes) != 1 {
+			t.Fatalf("speed %g: lost %v, %d processes", speed, lost, len(got.Processes))
+		}
+		if g, w := got.Processes[0], want.Processes[0]; g.Waits != w.Waits || g.Evidence != w.Evidence {
+			t.Errorf("speed %g: got\n%+v %s\nwant\n%+v %s", speed, g.Waits, g.Evidence, w.Waits, w.Evidence)
+		}
+	}
+}

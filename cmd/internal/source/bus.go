@@ -27,6 +27,9 @@ func (r *Range) Open(ctx context.Context, p *app.Process, args []string, kinds .
 	case len(args) > 0:
 		s, err := Open(ctx, args[0])
 		if err == nil {
+			if len(r.resolved) > 0 {
+				p.Log.Info("reading a range of the recording", r.resolved...)
+			}
 			for _, text := range s.Notes(kinds...) {
 				fmt.Fprintf(p.Stderr, "%s: %s\n", args[0], text)
 			}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/moved"
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/consumer/process"
@@ -17,13 +18,13 @@ import (
 	"github.com/gputap/gputap/schema/recording"
 )
 
-// movements folds the memory events of all shards.
+// movements folds the memory events of all lanes.
 type movements struct {
 	source   *Source
 	receiver func() func(*leak.Movement)
 	visit    func(*recording.Message) error
 	log      *slog.Logger
-	folds    map[int]*shardFold
+	folds    map[*moved.Lane]*laneFold
 	begin    time.Time // of the range, or of the file if that is later; zero: unknown
 	missing  []string
 
@@ -31,8 +32,8 @@ type movements struct {
 	batch   schema.Batch // reused
 }
 
-// shardFold is the leak fold of one shard.
-type shardFold struct {
+// laneFold is the leak fold of one lane.
+type laneFold struct {
 	*consumer.Replay
 	tracker *leak.Tracker
 	receive func(*leak.Movement)
@@ -41,7 +42,7 @@ type shardFold struct {
 }
 
 // enter makes the fold report movements from now on, and first what is live since the beginning of the range.
-func (f *shardFold) enter(begin time.Time) {
+func (f *laneFold) enter(begin time.Time) {
 	if !f.within {
 		f.within = true
 		f.note(f.tracker.Report())
@@ -50,26 +51,26 @@ func (f *shardFold) enter(begin time.Time) {
 }
 
 // Movements folds the memory events of all processes up to the end of a range, from the state at the beginning of the
-// recording on. receiver returns the receiver of the movements of one shard: those in the range, and before them what
+// recording on. receiver returns the receiver of the movements of one lane: those in the range, and before them what
 // was live at its beginning. After each message in the range, Movements calls visit with it, unless it is nil.
 // The findings are those of the selected processes within the range. missing are sentences about what is not known of
 // them.
 func (s *Source) Movements(ctx context.Context, r *Range, receiver func() func(*leak.Movement),
 	visit func(*recording.Message) error, log *slog.Logger) (f Findings, missing []string, err error) {
-	m := &movements{source: s, receiver: receiver, visit: visit, log: log, folds: map[int]*shardFold{},
+	m := &movements{source: s, receiver: receiver, visit: visit, log: log, folds: map[*moved.Lane]*laneFold{},
 		decoder: schema.NewDecoder()}
 	if s.ofBus {
 		m.begin = r.Since
 	}
-	if err = m.restore(); err == nil {
+	if err = m.restore(ctx); err == nil {
 		err = m.read(ctx, r)
 	}
 	var e evidence
 	seen := map[schema.ProcessID]bool{}
-	for _, shard := range m.folds {
-		shard.enter(m.begin) // the range may have no messages of the shard
-		report := shard.tracker.Report()
-		shard.sum(report, r, &f, &e)
+	for _, lane := range m.folds {
+		lane.enter(m.begin) // the range may have no messages of the lane
+		report := lane.tracker.Report()
+		lane.sum(report, r, &f, &e)
 		for i := range report.Processes {
 			if p := &report.Processes[i]; r.Selects(&p.Info) {
 				if seen[p.ID] {
@@ -88,11 +89,11 @@ func (s *Source) Movements(ctx context.Context, r *Range, receiver func() func(*
 	return f, slices.Concat(unselected, m.missing, e.missing(), s.beginnings(), s.Missing(), s.unknownKinds()), err
 }
 
-// fold returns the fold of a shard.
-func (m *movements) fold(shard int) *shardFold {
-	f := m.folds[shard]
+// fold returns the fold of a lane.
+func (m *movements) fold(lane *moved.Lane) *laneFold {
+	f := m.folds[lane]
 	if f == nil {
-		f = &shardFold{receive: m.receiver(), quality: quality{found: map[*process.Info]*leak.Counters{},
+		f = &laneFold{receive: m.receiver(), quality: quality{found: map[*process.Info]*leak.Counters{},
 			late: map[schema.ProcessID]bool{}}}
 		f.tracker = leak.New(leak.Config{OnMovement: func(move *leak.Movement) {
 			if f.within {
@@ -103,22 +104,31 @@ func (m *movements) fold(shard int) *shardFold {
 				f.add(of, c)
 			}
 		}})
-		f.Replay = consumer.NewReplay(shard, f.tracker, m.source.fromFirst(shard), m.log)
-		m.folds[shard] = f
+		whole := lane.Stream.State == recording.KnowledgeComplete
+		f.Replay = consumer.NewReplay(lane.Shard(), f.tracker, whole, m.log)
+		m.folds[lane] = f
 	}
 	return f
 }
 
-// restore restores the state at the beginning.
-func (m *movements) restore() error {
+// restore restores the state at the beginning. What belongs to no host is empty before the first message of a shard.
+func (m *movements) restore(ctx context.Context) error {
+	hosts, err := m.source.Hosts(ctx)
+	if err != nil {
+		return err
+	}
 	for section, err := range m.source.State() {
 		if err != nil {
 			return err
 		}
-		if section.Fold != "leak" || m.source.first(section.Shard) {
+		if section.Fold != "leak" || section.Cluster+section.Host == "" && m.source.first(section.Shard) {
 			continue
 		}
-		if err := m.fold(section.Shard).Restore(section); err != nil {
+		lane, section := hosts.OfSection(&section)
+		if lane == nil {
+			continue
+		}
+		if err := m.fold(lane).Restore(section); err != nil {
 			m.missing = append(m.missing, fmt.Sprintf("shard %d: the state at the beginning cannot be used: %v",
 				section.Shard, err))
 			break
@@ -128,10 +138,7 @@ func (m *movements) restore() error {
 }
 
 func (m *movements) read(ctx context.Context, r *Range) error {
-	for message, err := range m.source.Messages(recording.Filter{Until: r.Until}) {
-		if err == nil {
-			err = ctx.Err()
-		}
+	for message, err := range m.source.InOrder(ctx, recording.Filter{Until: r.Until}) {
 		if err != nil {
 			return err
 		}
@@ -141,17 +148,20 @@ func (m *movements) read(ctx context.Context, r *Range) error {
 		if m.begin.Before(r.Since) {
 			m.begin = r.Since
 		}
-		f, within := m.fold(message.Shard), !message.Stored.Before(r.Since)
+		f, within := m.fold(message.Lane), !message.Stored.Before(r.Since)
 		if within {
 			f.enter(m.begin)
 		}
-		f.Apply(&message)
-		if within && f.tracker.HasOlder() && isCall(&message) && m.decoder.Decode(message.Data, &m.batch) == nil {
+		f.Apply(&message.Message)
+		if within && f.tracker.HasOlder() && isCall(message.Recorded) &&
+			m.decoder.Decode(message.Data, &m.batch) == nil {
 			f.noteLate(&m.batch, r) // it may call no memory function
 		}
-		m.source.End = message.Stored
+		if message.Stored.After(m.source.End) { // the messages of several shards are not in order
+			m.source.End = message.Stored
+		}
 		if within && m.visit != nil {
-			if err := m.visit(&message); err != nil {
+			if err := m.visit(message.Recorded); err != nil {
 				return err
 			}
 		}
@@ -168,14 +178,7 @@ func isCall(m *recording.Message) bool {
 	return false
 }
 
-// fromFirst reports whether a shard is recorded from its first message on.
-func (s *Source) fromFirst(shard int) bool {
-	return slices.ContainsFunc(s.Streams, func(stream recording.Stream) bool {
-		return stream.Shard == shard && stream.State == recording.KnowledgeComplete
-	})
-}
-
-// first reports whether the first message of a shard is recorded: the state before it is empty.
+// first reports whether the first message of a shard is recorded.
 func (s *Source) first(shard int) bool {
 	return slices.ContainsFunc(s.Streams, func(stream recording.Stream) bool {
 		return stream.Shard == shard && stream.State == recording.KnowledgeComplete && stream.After == 0

@@ -19,6 +19,7 @@ type Range struct {
 	Since, Until time.Time // when NATS stored the messages; zero: no limit
 
 	since, until string // as typed
+	resolved     []any  // times that were not typed in full, as attributes of the log
 	readBus      func() (config.NATS, error)
 }
 
@@ -65,6 +66,9 @@ func (r *Range) Parse() (err error) {
 		}
 		if *one.to, err = app.ParseTime(one.text, now); err != nil {
 			return app.Usage(fmt.Errorf("--%s: %w", one.name, err))
+		}
+		if _, err := time.Parse(time.RFC3339, one.text); err != nil { // it depends on the time or the zone of now
+			r.resolved = append(r.resolved, one.name, *one.to)
 		}
 	}
 	return r.check(now)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gputap/gputap/cmd/internal/moved"
 	"github.com/gputap/gputap/producer/nsys"
 	"github.com/gputap/gputap/schema/recording"
 )
@@ -20,9 +21,10 @@ type Source struct {
 	Streams   []recording.Stream
 	Damages   []recording.Damage // that were read so far, each once
 	Nsight    *nsys.Summary      // of an export of Nsight Systems; nil: it is a recording of gputap
-	End       time.Time          // when NATS stored the last message that Movements read; zero: none
+	End       time.Time          // when NATS stored the latest message that Movements read; zero: none
 
 	reader *recording.Reader
+	hosts  *moved.Hosts   // nil before Hosts
 	ofBus  bool           // it is a range of a bus: its times select what is recorded
 	lost   error          // of a range of a bus: messages that the recording lacks
 	seen   map[int64]bool // offsets of damages
@@ -59,6 +61,7 @@ func openRecording(path string) (*Source, error) {
 		_ = reader.Close() // it was only read
 		return nil, err
 	}
+	s.Streams = moved.Streams(s.Streams, &s.Selection)
 	return s, nil
 }
 
@@ -71,6 +74,59 @@ func (s *Source) State() iter.Seq2[recording.Section, error] { return whole(s, s
 // Messages yields the selected messages. Data are valid until the next message.
 func (s *Source) Messages(f recording.Filter) iter.Seq2[recording.Message, error] {
 	return whole(s, s.reader.Messages(f))
+}
+
+// Hosts tells which hosts moved to another shard. The first call may read the file.
+func (s *Source) Hosts(ctx context.Context) (_ *moved.Hosts, err error) {
+	if s.hosts == nil {
+		s.hosts, err = moved.Find(s.Streams, until(ctx, s.State()), until(ctx, s.Messages(recording.Filter{})))
+	}
+	return s.hosts, err
+}
+
+// InOrder yields the selected messages with those of each host in order, each as its lane has it. Data are valid until
+// the next message.
+func (s *Source) InOrder(ctx context.Context, f recording.Filter) iter.Seq2[Routed, error] {
+	return func(yield func(Routed, error) bool) {
+		hosts, err := s.Hosts(ctx)
+		if err != nil {
+			yield(Routed{}, err)
+			return
+		}
+		for _, f.Shards = range hosts.Groups() {
+			for m, err := range until(ctx, s.Messages(f)) {
+				if err != nil {
+					yield(Routed{}, err)
+					return
+				}
+				one := Routed{Recorded: &m}
+				if one.Lane, one.Message = hosts.Of(&m); !yield(one, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Routed is a message as the fold of its lane takes it.
+type Routed struct {
+	recording.Message
+	Lane     *moved.Lane
+	Recorded *recording.Message // as the file has it
+}
+
+// until yields items until ctx ends. Its error is the last item then.
+func until[T any](ctx context.Context, all iter.Seq2[T, error]) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for item, err := range all {
+			if err == nil {
+				err = ctx.Err()
+			}
+			if !yield(item, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 // whole yields all items that are not damaged. An error is the last item.

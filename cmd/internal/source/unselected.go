@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gputap/gputap/cmd/internal/moved"
 	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/schema"
 	"github.com/gputap/gputap/schema/recording"
@@ -81,13 +82,13 @@ func (s *Source) finds(ctx context.Context, r *Range, state bool) (bool, error) 
 	if !state || !begun && !r.Until.IsZero() { // the range ends before the state
 		return false, nil
 	}
-	return s.findsInState(r)
+	return s.findsInState(ctx, r)
 }
 
-func (s *Source) findsInState(r *Range) (bool, error) {
-	m := &movements{source: s, log: slog.New(slog.DiscardHandler), folds: map[int]*shardFold{}}
+func (s *Source) findsInState(ctx context.Context, r *Range) (bool, error) {
+	m := &movements{source: s, log: slog.New(slog.DiscardHandler), folds: map[*moved.Lane]*laneFold{}}
 	m.receiver = func() func(*leak.Movement) { return nil } // the range of these folds never begins
-	if err := m.restore(); err != nil {
+	if err := m.restore(ctx); err != nil {
 		return false, err
 	}
 	for _, f := range m.folds {
