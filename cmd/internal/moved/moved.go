@@ -216,10 +216,11 @@ func (l *Lane) next(m *recording.Message) recording.Message {
 // subjectsOf returns what the subjects of a shard begin with.
 func subjectsOf(shard int) string { return strings.TrimSuffix(schema.ShardSubjects(shard), ">") }
 
-// Streams returns the streams of a recording with what the file has of them. A shard that was added during the
-// recording has no state of its own: its hosts come from the shards before it, and others had no events.
-func Streams(streams []recording.Stream, s *recording.Selection) []recording.Stream {
-	if len(s.Kinds) > 0 && !slices.Contains(s.Kinds, schema.KindMemory) {
+// Streams returns the streams of a recording of these kinds, none meaning all, with what the file has of them. A shard
+// that was added during the recording has no state of its own: its hosts come from the shards before it, and others had
+// no events.
+func Streams(streams []recording.Stream, kinds []schema.Kind) []recording.Stream {
+	if len(kinds) > 0 && !slices.Contains(kinds, schema.KindMemory) {
 		return streams
 	}
 	list := slices.SortedFunc(slices.Values(streams), func(a, b recording.Stream) int { return a.Shard - b.Shard })

@@ -173,7 +173,7 @@ func TestStreams(t *testing.T) {
 		for i := range row.list {
 			row.list[i].Shard = i
 		}
-		got := Streams(row.list, &recording.Selection{Kinds: row.kinds})
+		got := Streams(row.list, row.kinds)
 		last := got[len(got)-1]
 		if last.State != row.want || last.Since.IsZero() == (row.want == partial) {
 			t.Errorf("%s: %s since %s, want %s", name, last.State, last.Since, row.want)

@@ -74,7 +74,7 @@ func (f *File) Damages() int { return len(f.damages) }
 
 // summarize reads the summaries of all blocks.
 func (f *File) summarize() error {
-	byShard, selection := map[int]recording.Stream{}, recording.Selection{}
+	byShard := map[int]recording.Stream{}
 	for b, err := range f.in.Summaries() {
 		if err != nil {
 			if err := f.report(err); err != nil {
@@ -83,7 +83,7 @@ func (f *File) summarize() error {
 			continue
 		}
 		for _, s := range b.Streams {
-			byShard[s.Shard], selection = s, b.Selection
+			byShard[s.Shard] = s
 		}
 		if b.Type == recording.TypeStreams {
 			f.kinds = b.Selection.Kinds
@@ -94,7 +94,7 @@ func (f *File) summarize() error {
 		f.streams = append(f.streams, s)
 	}
 	slices.SortFunc(f.streams, func(a, b recording.Stream) int { return a.Shard - b.Shard })
-	f.streams = moved.Streams(f.streams, &selection)
+	f.streams = moved.Streams(f.streams, f.kinds)
 	return nil
 }
 

@@ -61,7 +61,7 @@ func openRecording(path string) (*Source, error) {
 		_ = reader.Close() // it was only read
 		return nil, err
 	}
-	s.Streams = moved.Streams(s.Streams, &s.Selection)
+	s.Streams = moved.Streams(s.Streams, s.Selection.Kinds)
 	return s, nil
 }
 
