@@ -200,8 +200,8 @@ func TestCacheIsToldApartFromTensors(t *testing.T) {
 		tensors, want trend.State
 		why           string
 	}{
-		{"a cache that new tensors do not use", 50, trend.Steady, trend.Suspect, "PyTorch's cache grows, its tensors do " +
-			"not: 1.121 GiB per hour stay reserved for no tensor. Freed blocks do not fit new tensors"},
+		{"a cache that new tensors do not use", 50, trend.Steady, trend.Suspect, "PyTorch's cache grows, its tensors " +
+			"do not: 1.121 GiB per hour stay reserved for no tensor. Freed blocks do not fit new tensors"},
 		{"a plateau", 14, trend.Steady, trend.Steady, "no lasting growth of PyTorch's tensors in 30 windows of 1m0s"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -41,8 +41,8 @@ func TestShortRampsAreNoLeaks(t *testing.T) {
 	}
 }
 
-// TestEndedRampsAreSteadyDespiteSmallRises: a cache that has filled, or a leak that was stopped, no longer grows, even if
-// each later window adds some bytes. A leak that slows down to a fifth goes on.
+// TestEndedRampsAreSteadyDespiteSmallRises: a cache that has filled, or a leak that was stopped, no longer grows, even
+// if each later window adds some bytes. A leak that slows down to a fifth goes on.
 func TestEndedRampsAreSteadyDespiteSmallRises(t *testing.T) {
 	t.Parallel()
 	const width, ramp, step = 100, 32, 1000
