@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gputap/gputap/consumer/bus/bustest"
 )
 
 // skipped are the commands that TestPaste does not run, by their text, with the reason.
@@ -244,7 +245,7 @@ func newShell(t *testing.T, p page, checkout string) *shell {
 	}
 	for _, c := range append(p.commands, command{text: "127.0.0.1:4222"}) {
 		for _, address := range regexp.MustCompile(`127\.0\.0\.1:\d+`).FindAllString(c.text, -1) {
-			own := freeAddress(t)
+			own := fmt.Sprint("127.0.0.1:", bustest.Port(t))
 			there, back = append(there, address, own), append(back, own, address)
 		}
 	}
@@ -305,16 +306,6 @@ func newShell(t *testing.T, p page, checkout string) *shell {
 		}
 	})
 	return sh
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 // run runs a command to its end, which must be successful, and compares its output with the one shown.

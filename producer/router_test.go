@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/gputap/gputap/consumer/bus"
+	"github.com/gputap/gputap/consumer/bus/bustest"
 	"github.com/gputap/gputap/producer/outbox"
 	"github.com/gputap/gputap/schema"
 )
@@ -34,7 +35,7 @@ func serve(t *testing.T, dir string, port int) *server.Server {
 		s.Shutdown()
 		s.WaitForShutdown()
 	})
-	if !s.ReadyForConnections(10 * time.Second) {
+	if !s.ReadyForConnections(time.Minute) {
 		t.Fatal("nats-server does not start")
 	}
 	return s
@@ -297,11 +298,9 @@ func TestStaleReplicaDoesNotAbortTheProducer(t *testing.T) {
 // TestProducerWaitsForNATS: batches stay in the spool while NATS is unreachable, has no topology, or has an invalid
 // one.
 func TestProducerWaitsForNATS(t *testing.T) {
-	dir := t.TempDir()
-	first := serve(t, dir, -1)
+	dir, port := t.TempDir(), bustest.Port(t)
+	first := serve(t, dir, port)
 	url := first.ClientURL()
-	var port int
-	_, _ = fmt.Sscanf(first.Addr().String(), "127.0.0.1:%d", &port)
 	first.Shutdown()
 	first.WaitForShutdown()
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	eventbus "github.com/gputap/gputap/consumer/bus"
+	"github.com/gputap/gputap/consumer/bus/bustest"
 	"github.com/gputap/gputap/producer/outbox"
 	"github.com/gputap/gputap/schema"
 )
@@ -410,12 +410,7 @@ type unreliableNATS struct {
 }
 
 func newUnreliableNATS(t *testing.T) *unreliableNATS {
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer free.Close()
-	b := &unreliableNATS{t: t, dir: t.TempDir(), port: free.Addr().(*net.TCPAddr).Port}
+	b := &unreliableNATS{t: t, dir: t.TempDir(), port: bustest.Port(t)}
 	t.Cleanup(b.stop)
 	return b
 }

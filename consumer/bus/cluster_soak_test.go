@@ -5,8 +5,6 @@ package bus
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -75,13 +73,7 @@ func cluster(t *testing.T, ports []int) jetstream.JetStream {
 func freePorts(t *testing.T, n int) (ports []int) {
 	t.Helper()
 	for len(ports) < n {
-		// Not a port that Linux gives to connections: a server that dials another too early would get its port.
-		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 20_000+rand.IntN(12_000)))
-		if err != nil {
-			continue
-		}
-		defer l.Close() // at the end, so that none is returned twice
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		ports = append(ports, bustest.Port(t))
 	}
 	return ports
 }

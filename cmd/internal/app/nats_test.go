@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
-	"net"
 	"net/http/httptest"
 	"net/url"
 	"os"
@@ -22,29 +20,16 @@ import (
 	"github.com/gputap/gputap/consumer/bus/bustest"
 )
 
-// freeAddress returns an address that Linux gives to nobody who asks for any free port: other tests do meanwhile.
-func freeAddress(t *testing.T) *net.TCPAddr {
-	t.Helper()
-	for range 1000 {
-		free, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 20_000 + rand.IntN(10_000)})
-		if err == nil {
-			defer free.Close()
-			return free.Addr().(*net.TCPAddr)
-		}
-	}
-	t.Fatal("no port is free")
-	return nil
-}
-
 // TestConnectBeforeServerStarts publishes after the first start of the server, and after its restart.
 func TestConnectBeforeServerStarts(t *testing.T) {
 	t.Parallel()
-	address := freeAddress(t)
+	port := bustest.Port(t)
+	url := fmt.Sprint("nats://127.0.0.1:", port)
 	p := &Process{
 		Name: "test", Log: slog.New(slog.DiscardHandler), reconnectWait: time.Millisecond,
 		reconnectJitter: time.Millisecond,
 	}
-	nc, js, err := p.Connect(config.NATS{URL: "nats://" + address.String()})
+	nc, js, err := p.Connect(config.NATS{URL: url})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,12 +38,12 @@ func TestConnectBeforeServerStarts(t *testing.T) {
 		t.Fatal("published without a server")
 	}
 	for range 2 {
-		s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: address.Port, NoSigs: true, NoLog: true})
+		s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true})
 		if err != nil {
 			t.Fatal(err)
 		}
 		go s.Start()
-		subscribed, err := nats.Connect("nats://"+address.String(), nats.RetryOnFailedConnect(true),
+		subscribed, err := nats.Connect(url, nats.RetryOnFailedConnect(true),
 			nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
 		if err != nil {
 			t.Fatal(err)

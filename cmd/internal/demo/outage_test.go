@@ -21,6 +21,7 @@ import (
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer"
 	eventbus "github.com/gputap/gputap/consumer/bus"
+	"github.com/gputap/gputap/consumer/bus/bustest"
 	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/producer"
 	"github.com/gputap/gputap/schema"
@@ -63,7 +64,7 @@ func TestOutageLosesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	library, workloadPath := filepath.Join(bin, "stub", "libcuda.so.1"), filepath.Join(bin, "workload")
-	dir, port := t.TempDir(), -1
+	dir, port := t.TempDir(), bustest.Port(t)
 	start := func() *server.Server {
 		s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir,
 			NoSigs: true, NoLog: true})
@@ -71,10 +72,9 @@ func TestOutageLosesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		go s.Start()
-		if !s.ReadyForConnections(10 * time.Second) {
+		if !s.ReadyForConnections(time.Minute) {
 			t.Fatal("nats-server does not start")
 		}
-		_, _ = fmt.Sscanf(s.Addr().String(), "127.0.0.1:%d", &port)
 		return s
 	}
 	bus := start()

@@ -74,7 +74,7 @@ func serve(t *testing.T, path string) *server.Server {
 func start(t *testing.T, options *server.Options) *server.Server {
 	t.Helper()
 	s := launch(t, options)
-	if !s.ReadyForConnections(20 * time.Second) {
+	if !s.ReadyForConnections(time.Minute) {
 		t.Fatal("nats-server did not start")
 	}
 	return s

@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"fmt"
 	"log/slog"
-	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +18,7 @@ import (
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer/bus"
+	"github.com/gputap/gputap/consumer/bus/bustest"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -235,22 +235,22 @@ func TestClusterOfThreeServers(t *testing.T) {
 	setenv(t, "GPUTAP_ROUTE_CERT", routeCert)
 	setenv(t, "GPUTAP_ROUTE_KEY", routeKey)
 	nodes := []*server.Server{}
-	addresses := freeAddresses(t, 3)
-	for i, address := range addresses {
+	ports := []int{bustest.Port(t), bustest.Port(t), bustest.Port(t)}
+	for i, port := range ports {
 		setenv(t, "GPUTAP_SERVER", fmt.Sprintf("gputap-%d", i+1))
 		options := load(t, files+"cluster.conf", t.TempDir(), 1<<30)
 		if len(options.Routes) != 3 || options.Cluster.TLSConfig == nil {
 			t.Fatalf("cluster.conf gives %d routes, TLS %v", len(options.Routes), options.Cluster.TLSConfig)
 		}
-		options.Cluster.Host, options.Cluster.Port = "127.0.0.1", address.Port
+		options.Cluster.Host, options.Cluster.Port = "127.0.0.1", port
 		options.Routes = nil
-		for _, a := range addresses {
-			options.Routes = append(options.Routes, server.RoutesFromStr("nats-route://"+a.String())...)
+		for _, other := range ports {
+			options.Routes = append(options.Routes, server.RoutesFromStr(fmt.Sprint("nats-route://127.0.0.1:", other))...)
 		}
 		nodes = append(nodes, launch(t, options))
 	}
 	for _, n := range nodes {
-		if !n.ReadyForConnections(20 * time.Second) {
+		if !n.ReadyForConnections(time.Minute) {
 			t.Fatal("a server of the cluster did not start")
 		}
 	}
@@ -323,34 +323,24 @@ func readAll(t *testing.T, js jetstream.JetStream, user, filter string, messages
 	})
 }
 
-func freeAddresses(t *testing.T, n int) (free []*net.TCPAddr) {
-	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		check(t, err)
-		defer l.Close()
-		free = append(free, l.Addr().(*net.TCPAddr))
-	}
-	return free
-}
-
 // TestServerThatChangesItsAuthorityIsRejected: a reconnect is explained like a first connection.
 func TestServerThatChangesItsAuthorityIsRejected(t *testing.T) {
 	t.Parallel()
 	seeds := newKeys(t)
 	ours := newAuthority(t, "ours")
 	ours.forServers("bus", time.Hour)
-	first := serve(t, files+"tls.conf")
+	options := load(t, files+"tls.conf", t.TempDir(), 1<<30)
+	options.Port = bustest.Port(t)
+	first := start(t, options)
 	var log page
 	c := config.NATS{URL: first.ClientURL(), NKeyFile: seeds["leak"], TLS: config.TLS{CAFile: ours.file}}
 	nc, _ := join(t, "leak", c, log.logger())
-	port := first.Addr().(*net.TCPAddr).Port
 	first.Shutdown()
 	first.WaitForShutdown()
 	newAuthority(t, "foreign").forServers("bus", time.Hour)
-	options := load(t, files+"tls.conf", t.TempDir(), 1<<30)
-	options.Port = port
-	start(t, options)
+	again := load(t, files+"tls.conf", t.TempDir(), 1<<30)
+	again.Port = options.Port
+	start(t, again)
 	const want = "not signed by the authority in nats.tls.ca_file"
 	eventually(t, "a line with "+want, func() bool { return strings.Contains(log.String(), want) })
 	if nc.IsConnected() {

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	eventbus "github.com/gputap/gputap/consumer/bus"
+	"github.com/gputap/gputap/consumer/bus/bustest"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -30,7 +31,7 @@ type bus struct {
 }
 
 func newBus(t testing.TB, shards int) *bus {
-	b := &bus{t: t, dir: t.TempDir(), port: -1}
+	b := &bus{t: t, dir: t.TempDir(), port: bustest.Port(t)}
 	b.start()
 	t.Cleanup(func() { b.stop() })
 	if err := eventbus.EnsureStreams(t.Context(), b.js(), eventbus.StreamOptions{Shards: shards}); err != nil {
@@ -48,11 +49,10 @@ func (b *bus) start() {
 		b.t.Fatal(err)
 	}
 	go s.Start()
-	if !s.ReadyForConnections(10 * time.Second) {
+	if !s.ReadyForConnections(time.Minute) {
 		b.t.Fatal("nats-server did not start")
 	}
 	b.server = s
-	_, _ = fmt.Sscanf(s.Addr().String(), "127.0.0.1:%d", &b.port)
 }
 
 func (b *bus) stop() {

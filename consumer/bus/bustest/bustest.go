@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-const startTimeout = 30 * time.Second
+const startTimeout = time.Minute
 
 var shared struct {
 	sync.Mutex
@@ -115,7 +115,7 @@ func NewServer(t testing.TB, dir string) *Server {
 	if dir == "" {
 		dir = t.TempDir()
 	}
-	s := &Server{t: t, Dir: dir, port: -1}
+	s := &Server{t: t, Dir: dir, port: Port(t)}
 	s.Start()
 	t.Cleanup(s.Stop)
 	return s
@@ -125,9 +125,6 @@ func NewServer(t testing.TB, dir string) *Server {
 func (s *Server) Start() {
 	s.t.Helper()
 	s.server = start(s.t, &server.Options{Port: s.port, JetStream: true, StoreDir: s.Dir})
-	if _, err := fmt.Sscanf(s.server.Addr().String(), "127.0.0.1:%d", &s.port); err != nil {
-		s.t.Fatal(err)
-	}
 }
 
 // URL returns the address of the server.
