@@ -144,6 +144,7 @@ func (f *Fold) fold(b *schema.Batch) {
 		}
 	}
 	f.close(j)
+	j.trim(2 * max(int(j.ranks), len(j.members))) // also those of processes that take over from all members
 	if len(j.members) == 0 {
 		delete(f.jobs, id)
 	}
@@ -288,7 +289,6 @@ func (f *Fold) leave(j *job, b *schema.Batch, row *schema.Process, at schema.KTi
 		f.replace(j, rank, b.Wall(at), "the process ended")
 		delete(j.members, rank)
 		f.members--
-		j.trim()
 	}
 }
 

@@ -35,7 +35,7 @@ func (f *Fold) restart(j *job, begun int64, at time.Time) {
 	}
 	// windows of the earlier processes, from a shard that is late, are closed
 	j.next, j.started = max(j.newest+1, begun-1), begun
-	j.trim()
+	j.trim(len(j.members))
 	f.members -= len(j.members)
 	clear(j.members)
 	j.open, j.scales, j.missing, j.waiting = nil, newScales(), nil, 0
@@ -55,9 +55,9 @@ func (f *Fold) shrink(j *job, at time.Time) {
 	}
 }
 
-// trim drops the clocks of hosts without a rank, if the job knows more clocks than it has ranks.
-func (j *job) trim() {
-	if len(j.shifts) <= int(j.ranks) {
+// trim drops the clocks of boots without a rank, if the job knows more clocks than most.
+func (j *job) trim(most int) {
+	if len(j.shifts) <= most {
 		return
 	}
 	here := make(map[boot]bool, len(j.members))
