@@ -127,6 +127,13 @@ func (b *Book) ClearAged(id snapshot.HostID, rule string, age time.Duration, at 
 	b.clearAll(id, at, why, func(e *entry) bool { return e.Rule == rule && at.Sub(e.Time) >= age })
 }
 
+// ClearExcluded ends the alerts of a host about excluded processes: they fired before the program started again.
+func (b *Book) ClearExcluded(id snapshot.HostID, by *Exclude, at time.Time) {
+	b.clearAll(id, at, "the process is excluded", func(e *entry) bool {
+		return by.Excludes(e.Rule, &process.Info{Comm: e.Comm, User: e.User, Job: e.Job})
+	})
+}
+
 // clearAll ends the alerts of a host that match, oldest first.
 func (b *Book) clearAll(id snapshot.HostID, at time.Time, why string, match func(*entry) bool) {
 	p := b.hosts[id]

@@ -1,6 +1,7 @@
 package anomaly
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -97,21 +98,31 @@ func TestTelemetryLoss(t *testing.T) {
 	}
 }
 
-// An alert that fires when its rule is switched off clears at the next tick: nothing else would end it.
-func TestRuleThatIsSwitchedOff(t *testing.T) {
+// An alert that fires when its rule is switched off, or its process is excluded, clears at the next tick: nothing else
+// would end it.
+func TestAlertThatIsSwitchedOff(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, everything)
-	p := w.process(42, "train")
-	at := w.busy(p, 3, 1000, 20)
-	w.host.Header.Lost[schema.LossControlRing] += 5000
-	w.fail(p, 40*gib, at)
-	at = w.busy(p, 3, 1000, at)
 	fired := []string{lossy, outOf}
-	w.want(fired...)
-	w.cfg.Rules.Mode = rule.Off
-	w.restore()
-	w.busy(p, 1, 1000, at)
-	w.want(append(fired, outOfOver, lossyOver)...)
+	for _, row := range []struct {
+		off     func(*rule.Config)
+		cleared []string
+	}{
+		{func(c *rule.Config) { c.Mode = rule.Off }, []string{outOfOver, lossyOver}},
+		{func(c *rule.Config) { c.Exclude.Comm = []string{"oom=train"} }, []string{outOfOver}},
+		{func(c *rule.Config) { c.Exclude.Comm = []string{"alloc_size=train"} }, nil},
+	} {
+		w := newWorld(t, everything)
+		p := w.process(42, "train")
+		at := w.busy(p, 3, 1000, 20)
+		w.host.Header.Lost[schema.LossControlRing] += 5000
+		w.fail(p, 40*gib, at)
+		at = w.busy(p, 3, 1000, at)
+		w.want(fired...)
+		row.off(&w.cfg.Rules)
+		w.restore()
+		w.busy(p, 1, 1000, at)
+		w.want(slices.Concat(fired, row.cleared)...)
+	}
 }
 
 // The messages name causes and counts: of the first ticks, and of the whole time when the alert clears.

@@ -13,14 +13,12 @@ import (
 )
 
 const (
-	maxJobs     = 4096
-	maxMembers  = 65_536 // of all jobs
-	maxRanks    = 8192   // of a job
-	maxOpen     = 30     // windows of a job: one minute
-	maxShift    = 10     // windows by which hosts may differ
-	leastRanks  = 4
-	straggler   = "straggler"
-	windowNanos = int64(schema.RankWindow)
+	maxJobs    = 4096
+	maxMembers = 65_536 // of all jobs
+	maxRanks   = 8192   // of a job
+	maxOpen    = 30     // windows of a job: one minute
+	leastRanks = 4
+	straggler  = "straggler"
 )
 
 // Config configures a Fold. The zero Config raises no alert.
@@ -50,13 +48,10 @@ type job struct {
 	id      snapshot.HostID
 	ranks   uint32 // expected; 0: unknown
 	members map[uint32]*member
-	shifts  map[boot]int64 // what to add to the numbers of windows of hosts
-	newest  int64          // number of the newest window
-	started int64          // number of the window in which the first process started, since the job last started
-	open    []*window      // by number
-	next    int64          // number after the last window that is closed
-	missing []uint32       // ranks that the last closed window lacked
-	waiting float64        // share of the time that the median rank waited in the last judged window
+	clocks
+	open    []*window // by number
+	missing []uint32  // ranks that the last closed window lacked
+	waiting float64   // share of the time that the median rank waited in the last judged window
 	scales  [numScales]scale
 	firing  []*suspect
 }
@@ -72,9 +67,6 @@ type window struct {
 	number int64
 	cells  map[uint32]*cell
 }
-
-// boot is one boot of a host.
-type boot struct{ host, id string }
 
 // cell is one rank in one window.
 type cell struct {
@@ -127,7 +119,10 @@ func (f *Fold) fold(b *schema.Batch) {
 		j = newJob(id)
 		f.jobs[id] = j
 	}
-	shift := f.shift(j, b)
+	shift, again := j.place(b, j.members)
+	if again != nil {
+		f.restart(j, b.Wall(again.Start))
+	}
 	var c *cell
 	for i := range b.Events {
 		e := b.Rank(i)
@@ -144,63 +139,15 @@ func (f *Fold) fold(b *schema.Batch) {
 		}
 	}
 	f.close(j)
+	j.trim(2*max(int(j.ranks), len(j.members)), j.members) // room for processes that take over from all members
 	if len(j.members) == 0 {
 		delete(f.jobs, id)
 	}
 }
 
 func newJob(id snapshot.HostID) *job {
-	return &job{id: id, members: map[uint32]*member{}, scales: newScales(), shifts: map[boot]int64{}}
-}
-
-// numberOf returns the number of the window that begins at a time.
-func numberOf(b *schema.Batch, t schema.KTime) int64 {
-	return (b.Wall(t).UnixNano() + windowNanos/2) / windowNanos
-}
-
-// shift returns what to add to the numbers of the windows of a host. It is 0, unless its clock is wrong.
-func (f *Fold) shift(j *job, b *schema.Batch) int64 {
-	host, number, started := boot{b.Origin, b.BootID}, numberOf(b, b.Last), numberOf(b, b.Processes[0].Start)
-	if j.newest == 0 {
-		j.newest, j.started = number, started
-	}
-	shift, known := j.shifts[host]
-	if j.distance(number+shift) > maxShift {
-		if p, replaces := j.newcomer(b); p != nil && (known || replaces) {
-			switch begun := numberOf(b, p.Start) + shift; {
-			case begun > j.newest:
-				f.restart(j, begun, b.Wall(p.Start))
-				j.newest = number + shift
-			case known && number+shift < j.started: // of the job before it started again
-				return shift
-			}
-		}
-	}
-	if !known || j.distance(number+shift) > maxOpen {
-		shift = j.clock(number, started-j.started, shift, known)
-	}
-	j.shifts[host] = shift
-	j.newest = max(j.newest, number+shift)
-	return shift
-}
-
-// distance returns how far a window is from the newest one of the job.
-func (j *job) distance(number int64) int64 { return max(number-j.newest, j.newest-number) }
-
-// clock decides whether the clock of a host is wrong. off is by how many windows its process started after the first
-// one of the job: if both started together, that is the error of the clock. A host or its shard may be late by any
-// time, so a known shift stays, unless another one puts the window next to the newest.
-func (j *job) clock(number, off, shift int64, known bool) int64 {
-	right, wrong := j.distance(number), j.distance(number-off)
-	switch {
-	case max(off, -off) <= maxShift, right <= min(wrong, maxOpen):
-		return 0
-	case wrong <= maxOpen:
-		return -off
-	case known:
-		return shift
-	}
-	return j.newest - number
+	return &job{id: id, members: map[uint32]*member{}, scales: newScales(),
+		clocks: clocks{shifts: map[boot]int64{}}}
 }
 
 // idOf returns the identity of a process of a batch. It runs on the origin.
@@ -288,7 +235,6 @@ func (f *Fold) leave(j *job, b *schema.Batch, row *schema.Process, at schema.KTi
 		f.replace(j, rank, b.Wall(at), "the process ended")
 		delete(j.members, rank)
 		f.members--
-		j.trim()
 	}
 }
 

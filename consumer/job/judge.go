@@ -102,6 +102,9 @@ func (f *Fold) compareAt(j *job, at int, w *window) {
 		case f.cfg.Severity == "": // it fired before the program started again
 			f.clear(j, s.rank, endOf(w.number), "the rule is off")
 			continue
+		case f.excludes(j.members[s.rank]):
+			f.clear(j, s.rank, endOf(w.number), "the process is excluded")
+			continue
 		case s.scale != at:
 			continue
 		case o.against == s.rank+1:
@@ -250,7 +253,7 @@ func (f *Fold) accuse(j *job, scale int, w *window, o *outcome) {
 	if j.scales[scale].against(rank) < toFire || f.cfg.Severity == "" || m == nil || m.ID != c.id {
 		return
 	}
-	if f.cfg.Excluded != nil && f.cfg.Excluded(&m.Info) {
+	if f.excludes(m) {
 		f.book.Suppress(straggler, "excluded")
 		return
 	}
@@ -273,6 +276,11 @@ func (f *Fold) accuse(j *job, scale int, w *window, o *outcome) {
 	if fired {
 		j.firing = append(j.firing, &suspect{rank: rank, key: k, at: o.place, scale: scale})
 	}
+}
+
+// excludes reports whether no alert is raised about a member, which may be nil.
+func (f *Fold) excludes(m *member) bool {
+	return m != nil && f.cfg.Excluded != nil && f.cfg.Excluded(&m.Info)
 }
 
 // replace ends what is known of a rank, because another process has it or none.

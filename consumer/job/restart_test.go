@@ -21,6 +21,7 @@ type again struct {
 	slow    int           // the rank that waits less; -1: none
 	started time.Duration // event time
 	hosts   string        // prefix of their names
+	boot    string        // ends the ids of their boots
 	wrong   int           // the rank whose host has a wrong clock
 	clock   time.Duration // by how much
 }
@@ -49,7 +50,7 @@ func (a *again) send(p *pair, of, n int, ended bool) {
 	} else {
 		b.AddRank(&schema.Rank{Time: at, Thread: th})
 	}
-	h := &schema.Header{Cluster: "c", Host: "j", BootID: b.Origin, Run: 1, Seq: uint64(n + 1),
+	h := &schema.Header{Cluster: "c", Host: "j", BootID: b.Origin + a.boot, Run: 1, Seq: uint64(n + 1),
 		ClockOffset: 1_800_000_000_000_000_000}
 	if of == a.wrong {
 		h.ClockOffset += int64(a.clock)
@@ -176,5 +177,22 @@ func TestLateWindowsOfTheEarlierProcesses(t *testing.T) {
 	if last := p.alerts[1]; last.State != alert.Cleared ||
 		!strings.HasSuffix(last.Message, "Cleared: the job started again.") {
 		t.Errorf("the second alert is %+v", last)
+	}
+}
+
+// A host that starts again and again, under a job that goes on, adds no clock for each of its boots.
+func TestClocksOfEarlierBootsAreDropped(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	for boots := range 100 {
+		a := again{run: boots, ranks: 4, slow: -1, started: time.Minute, hosts: "gpu-", boot: fmt.Sprint(boots)}
+		for n := range 4 {
+			a.window(p, 4*boots+n)
+		}
+	}
+	for _, j := range p.jobs.jobs {
+		if len(j.shifts) > 8 {
+			t.Errorf("%d clocks of 4 ranks", len(j.shifts))
+		}
 	}
 }

@@ -91,10 +91,6 @@ func (f *Fold) codeJob(c *snapshot.Codec, id snapshot.HostID) {
 	}
 }
 
-func (b boot) compare(to boot) int {
-	return cmp.Or(cmp.Compare(b.host, to.host), cmp.Compare(b.id, to.id))
-}
-
 // check refuses what Apply would not leave behind.
 func (j *job) check(c *snapshot.Codec) {
 	sorted := slices.IsSortedFunc(j.open, func(a, b *window) int { return cmp.Compare(a.number, b.number) })

@@ -238,20 +238,25 @@ func TestSummariesThatComeTwice(t *testing.T) {
 	}
 }
 
-// An alert that fires when the rule is switched off clears with the next window.
-func TestRuleThatIsSwitchedOff(t *testing.T) {
+// An alert that fires when the rule is switched off, or its process is excluded, clears with the next window.
+func TestAlertThatIsSwitchedOff(t *testing.T) {
 	t.Parallel()
-	p := newPair(t)
-	r := &rows{pair: p}
-	for n := range 6 {
-		if n == 5 {
-			p.jobs.cfg.Severity = ""
-			p.restored()
+	for why, off := range map[string]func(*Config){
+		"the rule is off":         func(c *Config) { c.Severity = "" },
+		"the process is excluded": func(c *Config) { c.Excluded = func(i *process.Info) bool { return i.ID.PID == 3 } },
+	} {
+		p := newPair(t)
+		r := &rows{pair: p}
+		for n := range 6 {
+			if n == 5 {
+				off(&p.jobs.cfg)
+				p.restored()
+			}
+			r.add(.3, .3, .1, .3)
 		}
-		r.add(.3, .3, .1, .3)
-	}
-	if len(p.fired) != 2 || !strings.HasSuffix(p.alerts[1].Message, "Cleared: the rule is off.") {
-		t.Errorf("fired %v", p.fired)
+		if len(p.fired) != 2 || !strings.HasSuffix(p.alerts[1].Message, "Cleared: "+why+".") {
+			t.Errorf("%s: fired %v", why, p.fired)
+		}
 	}
 }
 

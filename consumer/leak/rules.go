@@ -63,12 +63,21 @@ func (t *Tracker) alarm(p *proc, d *device) {
 	if !suspect && d.alarm == quiet {
 		return
 	}
-	now := p.State.boot.wall(d.judged)
-	if !suspect {
-		why := "the memory no longer grows"
-		if off { // it fired before the program started again
-			why = "the rule is off"
-		}
+	excluded := t.rules.Exclude.Excludes(ruleGrowth, &p.Info)
+	if excluded && d.alarm == quiet {
+		t.book.Suppress(ruleGrowth, "excluded")
+		return
+	}
+	now, why := p.State.boot.wall(d.judged), ""
+	switch {
+	case off: // it fired before the program started again
+		why = "the rule is off"
+	case excluded: // it fired before, too
+		why = "the process is excluded"
+	case !suspect:
+		why = "the memory no longer grows"
+	}
+	if why != "" {
 		t.book.Clear(keyOfGrowth(p, d.alarmGPU, d.alarm), now, why)
 		d.alarm = quiet
 		return
@@ -79,10 +88,6 @@ func (t *Tracker) alarm(p *proc, d *device) {
 		want = alarmed
 	}
 	if want == d.alarm {
-		return
-	}
-	if t.rules.Exclude.Excludes(ruleGrowth, &p.Info) {
-		t.book.Suppress(ruleGrowth, "excluded")
 		return
 	}
 	if d.alarm != quiet {
@@ -203,6 +208,7 @@ func ratio(a, b uint64) float64 { return float64(a*100/max(b, 1)) / 100 }
 // advance tells the alerts of a host that everything up to a time is known.
 func (t *Tracker) advance(id snapshot.HostID, now time.Time) {
 	t.book.ClearAged(id, ruleUnfreed, unfreedShown, now, "the process ended ten minutes ago")
+	t.book.ClearExcluded(id, &t.rules.Exclude, now)
 	t.book.Advance(id, now)
 }
 

@@ -151,18 +151,25 @@ func TestLeakGrowthNamesTheNumbers(t *testing.T) {
 	}
 }
 
-// TestRuleThatIsSwitchedOff: an alert that fires then clears at the next window.
-func TestRuleThatIsSwitchedOff(t *testing.T) {
+// TestAlertThatIsSwitchedOff: an alert that fires clears at the next window when its rule is off or its process is
+// excluded.
+func TestAlertThatIsSwitchedOff(t *testing.T) {
 	t.Parallel()
-	s, raised := alerting(t, Rules{})
-	leaks := func() { s.alloc(9, 16*mib); s.sleep(30 * time.Second) }
-	s.until(40*time.Minute, leaks)
-	off := Config{Rules: Rules{Mode: alert.ModeOff}, OnAlert: s.tracker.cfg.OnAlert}
-	s.tracker = consumertest.Restore(t, New(off), consumertest.Sections(t, s.tracker))
-	s.until(42*time.Minute, leaks)
-	want := []string{growing + " warning firing 42", growing + " warning cleared 42"}
-	if got := texts(*raised); !reflect.DeepEqual(got, want) {
-		t.Errorf("got %q, want %q", got, want)
+	for why, rules := range map[string]Rules{
+		"the rule is off":         {Mode: alert.ModeOff},
+		"the process is excluded": {Exclude: alert.Exclude{Comm: []string{"serve"}}},
+	} {
+		s, raised := alerting(t, Rules{})
+		leaks := func() { s.alloc(9, 16*mib); s.sleep(30 * time.Second) }
+		s.until(40*time.Minute, leaks)
+		off := Config{Rules: rules, OnAlert: s.tracker.cfg.OnAlert}
+		s.tracker = consumertest.Restore(t, New(off), consumertest.Sections(t, s.tracker))
+		s.until(42*time.Minute, leaks)
+		want := []string{growing + " warning firing 42", growing + " warning cleared 42"}
+		if got := texts(*raised); !reflect.DeepEqual(got, want) ||
+			!strings.HasSuffix((*raised)[1].Message, "Cleared: "+why+".") {
+			t.Errorf("%s: got %q, want %q", why, got, want)
+		}
 	}
 }
 
@@ -236,6 +243,15 @@ func TestUnfreedAtExit(t *testing.T) {
 			s.free(all[1:]...)
 			exit(s)
 			s.sleep(11 * time.Minute)
+		}, append(one, "unfreed_at_exit warning cleared 42")},
+		{"excluded later", func(s *simulation) {
+			all := held(s, 10, 512*mib)
+			s.free(all[1:]...)
+			exit(s)
+			cfg := s.tracker.cfg
+			cfg.Rules.Exclude.Comm = []string{"serve"}
+			s.tracker = consumertest.Restore(t, New(cfg), consumertest.Sections(t, s.tracker))
+			s.sleep(time.Minute)
 		}, append(one, "unfreed_at_exit warning cleared 42")},
 		{"nothing is freed", func(s *simulation) { s.load(); exit(s) }, nil},
 		{"everything is freed", func(s *simulation) { s.free(s.load()...); exit(s) }, nil},

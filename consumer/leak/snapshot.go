@@ -240,7 +240,7 @@ func (c *coder) boot(h *boot) {
 // process passes over a process without its allocations and without the sums over them.
 func (c *coder) process(p *proc) {
 	s := &p.State
-	if c.boots.code(c.Codec, &s.boot, 0, 0); c.Failed() {
+	if c.boots.code(c.Codec, &s.boot); c.Failed() {
 		return
 	}
 	id := pid{s.boot, p.ID.PID}
@@ -307,16 +307,11 @@ func (c *coder) row(s *state, r *row) {
 	c.Bool(&r.inferred)
 	c.String(&r.uuid)
 	snapshot.Uint(c.Codec, &r.peak)
-	const none, other, first = 0, 1, 2
-	unknown := none
-	if r.counter != nil {
-		unknown = other
-	}
-	counter := c.counters.code(c.Codec, &r.counter, first, unknown)
+	other := c.counters.codeOptional(c.Codec, &r.counter)
 	if !c.Reading() {
 		return
 	}
-	if counter == other {
+	if other {
 		r.counter = c.workloads.other(r.class)
 	}
 	if r.counter != nil {

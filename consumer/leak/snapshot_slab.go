@@ -251,7 +251,7 @@ func (c *coder) mappings(p *proc) {
 		snapshot.Uint(c.Codec, &gap, &g.bytes)
 		g.ptr = last.ptr + gap
 		difference(c.Codec, &g.since, last.since)
-		c.mapped.code(c.Codec, &g.memory, 1, 0)
+		c.mapped.codeKnown(c.Codec, &g.memory)
 		if c.Reading() {
 			if len(p.State.mappings) > 1 && g.ptr < endOf(last.ptr, last.bytes) {
 				c.Fail("mappings overlap")
@@ -265,14 +265,14 @@ func (c *coder) mappings(p *proc) {
 
 // slot passes over a thread: its number, or 0 and the thread itself when the section names it first.
 func (c *coder) slot(i *uint32) {
-	if c.slots.code(c.Codec, i, 1, 0) > 0 {
+	if c.slots.codeKnown(c.Codec, i) {
 		return
 	}
 	var by threadID
 	if !c.Reading() {
 		by = c.threads.slots[*i].threadID
 	}
-	c.procs.code(c.Codec, &by.process, 0, 0)
+	c.procs.code(c.Codec, &by.process)
 	snapshot.Uint(c.Codec, &by.tid)
 	if c.String(&by.comm); c.Failed() {
 		return
@@ -285,7 +285,7 @@ func (c *coder) slot(i *uint32) {
 
 // origin passes over the call that made an allocation, as slot does with threads.
 func (c *coder) origin(i *uint8) {
-	if c.origins.code(c.Codec, i, 1, 0) > 0 {
+	if c.origins.codeKnown(c.Codec, i) {
 		return
 	}
 	var ref schema.CallRef
@@ -339,17 +339,36 @@ func (r *refs[T]) number(v T) int {
 	return -1
 }
 
-// code passes over first plus the number of v and returns the sum. Sums below first have other meanings: unknown is
-// written for a v without a number, and reading such a sum leaves v alone.
-func (r *refs[T]) code(c *snapshot.Codec, v *T, first, unknown int) int {
-	sum := unknown
+// code passes over v, which has a number.
+func (r *refs[T]) code(c *snapshot.Codec, v *T) {
+	n := max(0, r.number(*v)) // when reading, v has none yet
+	if c.Below(&n, len(r.all)); !c.Failed() {
+		*v = r.all[n]
+	}
+}
+
+// codeKnown passes over 1 plus the number of v, or 0 if it has none. It reports whether v has a number. Reading 0
+// leaves v alone.
+func (r *refs[T]) codeKnown(c *snapshot.Codec, v *T) bool {
+	n := 0
 	if !c.Reading() {
-		if n := r.number(*v); n >= 0 {
-			sum = first + n
-		}
+		n = 1 + r.number(*v)
 	}
-	if c.Below(&sum, first+len(r.all)); sum >= first && !c.Failed() {
-		*v = r.all[sum-first]
+	if c.Below(&n, 1+len(r.all)); n > 0 {
+		*v = r.all[n-1]
 	}
-	return sum
+	return n > 0
+}
+
+// codeOptional passes over 0 for a zero v, 1 for another v without a number, and otherwise 2 plus its number. It
+// reports whether v is another one without a number. Reading 0 or 1 leaves v zero.
+func (r *refs[T]) codeOptional(c *snapshot.Codec, v *T) (other bool) {
+	n, zero := 0, *new(T)
+	if *v != zero {
+		n = 2 + r.number(*v)
+	}
+	if c.Below(&n, 2+len(r.all)); n > 1 {
+		*v = r.all[n-2]
+	}
+	return n == 1
 }

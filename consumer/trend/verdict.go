@@ -69,6 +69,32 @@ func (s *Series) Judge(last Verdict, open uint64, gaps *Gaps, c Criteria) Verdic
 	if f.n < Fewest {
 		return v
 	}
+	g, grows := s.growth(&f, &last, c)
+	v.State, v.Newest, v.Rising, v.PerHour = Steady, f.window[f.n-1], g.rising, s.perHour(g.perWindow)
+	if !grows {
+		return v.steady(last)
+	}
+	grown := v.Newest - g.onset + 1
+	v.State, v.Onset, v.OldUntil = Growing, g.onset, v.Newest-grown/4
+	v.Hidden = g.hidden && last.State != Suspect
+	v.addGrowth(&last, g.perWindow, grown)
+	if v.Growth >= c.Suspect && v.Newest-v.Onset+1 >= Kept && !c.Doubt && (g.strict || last.State == Suspect) {
+		v.State = Suspect
+	}
+	return v
+}
+
+// growth is how a series grows.
+type growth struct {
+	perWindow float64 // bytes
+	rising    int     // percent of the pairs of floors that rise
+	onset     uint64  // window in which it began
+	strict    bool    // by the rules for a series that did not grow before
+	hidden    bool    // survivors alone show it
+}
+
+// growth looks for growth in the floors, then in the survivors. If neither grows, onset, strict and hidden are not set.
+func (s *Series) growth(f *floors, last *Verdict, c Criteria) (g growth, grows bool) {
 	largest := f.clip()
 	onset := f.onset()
 	grown := f.window[f.n-1] - f.window[onset] + 1
@@ -76,30 +102,20 @@ func (s *Series) Judge(last Verdict, open uint64, gaps *Gaps, c Criteria) Verdic
 	if grown >= Fewest {
 		base = onset
 	}
-	perWindow, rising, pairs := f.theilSen(base)
-	v.State, v.Newest, v.Rising = Steady, f.window[f.n-1], 100*rising/pairs
-	v.PerHour = s.perHour(perWindow)
+	g.perWindow, g.rising = f.theilSen(base)
 	continues, half := f.recent(onset, grown/4)
-	strict := rising*100 >= 80*pairs && half
-	loose := last.State.Grows() && !last.Hidden && rising*100 >= 70*pairs && continues
-	if grown < Fewest || !strict && !loose || !c.Level && !s.survives(&f, onset, grown/2, largest) {
-		strict, v.Hidden = false, last.State != Suspect
-		if !c.Residue {
-			return v.steady(last)
-		}
-		var holds bool
-		if perWindow, holds = s.residue(&f); !holds {
-			return v.steady(last)
-		}
-		onset, grown = 0, v.Newest-f.window[0]+1
-		v.PerHour = s.perHour(perWindow)
+	strict := g.rising >= 80 && half
+	loose := last.State.Grows() && !last.Hidden && g.rising >= 70 && continues
+	if grown >= Fewest && (strict || loose) && (c.Level || s.survives(f, onset, grown/2, largest)) {
+		g.onset, g.strict = f.window[onset], strict
+		return g, true
 	}
-	v.State, v.Onset, v.OldUntil = Growing, f.window[onset], v.Newest-grown/4
-	v.addGrowth(&last, perWindow, grown)
-	if v.Growth >= c.Suspect && v.Newest-v.Onset+1 >= Kept && !c.Doubt && (strict || last.State == Suspect) {
-		v.State = Suspect
+	if c.Residue {
+		if perWindow, holds := s.residue(f); holds {
+			return growth{perWindow, g.rising, f.window[0], false, true}, true
+		}
 	}
-	return v
+	return g, false
 }
 
 func (s *Series) perHour(perWindow float64) uint64 {
@@ -124,7 +140,6 @@ func (v Verdict) steady(last Verdict) Verdict {
 		last.Fading, last.Windows, last.Excluded = true, v.Windows, v.Excluded
 		return last
 	}
-	v.Hidden = false
 	return v
 }
 
@@ -196,10 +211,11 @@ func (f *floors) onset() (k int) {
 	return k
 }
 
-// theilSen returns the median of the slopes of all pairs of windows from index base on, in bytes per window, and how
-// many of the pairs rise.
-func (f *floors) theilSen(base int) (slope float64, rising, pairs int) {
+// theilSen returns the median of the slopes of all pairs of windows from index base on, in bytes per window, and the
+// percentage of the pairs that rise.
+func (f *floors) theilSen(base int) (slope float64, rising int) {
 	var slopes [Kept * (Kept - 1) / 2]float64
+	pairs := 0
 	for j := base; j < f.n; j++ {
 		for i := base; i < j; i++ {
 			rise := f.level[j] - f.level[i]
@@ -212,7 +228,7 @@ func (f *floors) theilSen(base int) (slope float64, rising, pairs int) {
 	}
 	all := slopes[:pairs]
 	slices.Sort(all)
-	return (all[(pairs-1)/2] + all[pairs/2]) / 2, rising, pairs
+	return (all[(pairs-1)/2] + all[pairs/2]) / 2, 100 * rising / pairs
 }
 
 // recent reports whether the last quarter of the windows since onset rises at least an eighth as fast as those before

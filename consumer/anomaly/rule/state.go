@@ -342,6 +342,7 @@ func (s *Set) Tick(header *schema.Header, h *Host, all []*Process, through schem
 	for _, name := range s.off { // an alert fired before the program started again
 		s.book.ClearAged(t.id(), name, 0, t.now(), "the rule is off")
 	}
+	s.book.ClearExcluded(t.id(), &s.exclude, t.now())
 	s.book.Advance(t.id(), t.now())
 }
 
