@@ -4,12 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"iter"
 
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/consumer/bandwidth"
-	"github.com/gputap/gputap/consumer/process"
-	"github.com/gputap/gputap/consumer/query"
 )
 
 func (s *Snapshot) addCopies(q *bandwidth.Process) {
@@ -27,22 +24,6 @@ func (s *Snapshot) addCopies(q *bandwidth.Process) {
 
 func copyOf(c *bandwidth.DirectionUse) Copy {
 	return Copy{c.Calls, c.Bytes, float64(c.BusyNS) / 1e9, c.AsyncCalls, c.AsyncBytes}
-}
-
-// copyRows are the processes that copied the most bytes first. Without detail they have no calls and no groups.
-func copyRows(m *bandwidth.Meter, q *query.Question) (iter.Seq[any], int) {
-	rows := selected(m.Report(), q, func(p *bandwidth.Process) *process.Info { return &p.Info })
-	if !q.Detail {
-		for i := range rows {
-			rows[i].Calls, rows[i].Groups = nil, nil
-		}
-	}
-	return largest(rows, q.Limit, func(p *bandwidth.Process) (n uint64) {
-		for i := range p.Copies {
-			n += p.Copies[i].Bytes
-		}
-		return n
-	})
 }
 
 // CopyGroup is the copies between one GPU and one class of host memory, in one direction and of one size class.

@@ -1,6 +1,7 @@
 package answer
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -96,3 +97,32 @@ func (s *Snapshot) addHost(row *hostRow) {
 
 // list replaces nil, which JSON would write as null.
 func list(s []string) []string { return append([]string{}, s...) }
+
+// FleetHost is a host with the sums of its processes.
+type FleetHost struct {
+	Host
+	Processes int    `json:"processes"` // that run
+	LiveBytes uint64 `json:"live_bytes"`
+}
+
+// Hosts lists the hosts that gputap-leak has heard of.
+func (f *Fleet) Hosts(ctx context.Context, q query.Question) (*List[FleetHost], error) {
+	q.What = whatHosts
+	answers, reach, err := f.ask(ctx, q, "leak")
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now().UTC()
+	items, err := fleetHosts(answers[0], now)
+	return &List[FleetHost]{Time: now, Reach: reach, Total: answers[0].Total(), Items: items}, err
+}
+
+// fleetHosts returns the hosts of an answer.
+func fleetHosts(a *query.Answer, now time.Time) ([]FleetHost, error) {
+	s, items := New(now), []FleetHost{}
+	err := addEach(a, func(row *hostRow) {
+		s.addHost(row)
+		items = append(items, FleetHost{s.Hosts[len(s.Hosts)-1], row.Running, row.LiveBytes})
+	})
+	return items, err
+}

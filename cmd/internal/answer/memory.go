@@ -4,16 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"iter"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/gputap/gputap/cmd/internal/app"
-	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/leak"
-	"github.com/gputap/gputap/consumer/process"
-	"github.com/gputap/gputap/consumer/query"
 	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/consumer/trend"
 	"github.com/gputap/gputap/schema"
@@ -182,29 +177,4 @@ func known(t time.Time) *time.Time {
 		return nil
 	}
 	return &t
-}
-
-// memoryRow is a process of the leak fold.
-type memoryRow struct {
-	leak.Process
-	Heard time.Time // when NATS stored the last batch of its host; zero: unknown
-}
-
-// memoryRows are the processes with the most live memory first, and of equal ones that with the most unfreed memory.
-func memoryRows(t *leak.Tracker, r *consumer.Reader, q *query.Question) (iter.Seq[any], int) {
-	heard, rows := heardOf(r), []memoryRow{}
-	for _, p := range selected(t.Report().Processes, q, func(p *leak.Process) *process.Info { return &p.Info }) {
-		rows = append(rows, memoryRow{p, heard[snapshot.HostID{Cluster: p.ID.Cluster, Host: p.ID.Host}]})
-	}
-	if !q.Detail {
-		for i := range rows {
-			p := &rows[i]
-			p.Calls, p.Threads, p.Holders, p.Pools = nil, nil, nil, nil
-			for v := range p.Verdicts {
-				p.Verdicts[v].Groups = nil
-			}
-		}
-	}
-	slices.SortStableFunc(rows, func(a, b memoryRow) int { return cmp.Compare(b.UnfreedBytes, a.UnfreedBytes) })
-	return largest(rows, q.Limit, func(p *memoryRow) uint64 { return p.LiveBytes })
 }
