@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/gputap/gputap/cmd/internal/report"
 	"github.com/gputap/gputap/consumer/query"
 )
 
@@ -11,11 +12,11 @@ import (
 type FleetGPU struct {
 	Cluster string `json:"cluster"`
 	Host    string `json:"host"`
-	HostGPU
-	LiveBytes uint64      `json:"live_bytes"`
-	Processes int         `json:"processes"`   // with live memory on it
-	Info      *MemoryInfo `json:"memory_info"` // the newest answer of cuMemGetInfo; null: no process asked
-	Total     *uint64     `json:"total_bytes"` // as any process was told; null: no process asked
+	report.HostGPU
+	LiveBytes uint64             `json:"live_bytes"`
+	Processes int                `json:"processes"`   // with live memory on it
+	Info      *report.MemoryInfo `json:"memory_info"` // the newest answer of cuMemGetInfo; null: no process asked
+	Total     *uint64            `json:"total_bytes"` // as any process was told; null: no process asked
 }
 
 // GPUs lists the GPUs of the hosts, and GPUs that only processes name. If the question selects processes, it lists the
@@ -38,11 +39,11 @@ func (f *Fleet) GPUs(ctx context.Context, q query.Question) (*List[FleetGPU], er
 	}
 	for _, p := range processes.Items {
 		for uuid, use := range p.GPUs {
-			g.add(g.find(p.Cluster, p.Host, HostGPU{UUID: uuid}), use)
+			g.add(g.find(p.Cluster, p.Host, report.HostGPU{UUID: uuid}), use)
 		}
 	}
 	items := slices.DeleteFunc(append([]FleetGPU{}, g.items...), func(g FleetGPU) bool {
-		return (g.UUID == unknown || q.OfProcesses()) && g.LiveBytes == 0
+		return (g.UUID == report.Unknown || q.OfProcesses()) && g.LiveBytes == 0
 	})
 	return &List[FleetGPU]{Time: processes.Time, Reach: processes.Reach, Total: len(items), Items: items}, nil
 }
@@ -52,7 +53,7 @@ type gpus struct {
 	at    map[[3]string]int
 }
 
-func (g *gpus) find(cluster, host string, gpu HostGPU) *FleetGPU {
+func (g *gpus) find(cluster, host string, gpu report.HostGPU) *FleetGPU {
 	key := [3]string{cluster, host, gpu.UUID}
 	i, known := g.at[key]
 	if !known {
@@ -63,12 +64,12 @@ func (g *gpus) find(cluster, host string, gpu HostGPU) *FleetGPU {
 	return &g.items[i]
 }
 
-func (g *gpus) add(to *FleetGPU, use *GPU) {
+func (g *gpus) add(to *FleetGPU, use *report.GPU) {
 	if to.LiveBytes += use.LiveBytes; use.LiveBytes > 0 {
 		to.Processes++
 	}
-	if use.total > 0 {
-		to.Total = &use.total
+	if total := use.TotalBytes(); total > 0 {
+		to.Total = &total
 	}
 	if use.Info != nil && (to.Info == nil || use.Info.Time.After(to.Info.Time)) {
 		to.Info = use.Info

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/gputap/gputap/cmd/internal/report"
 	"github.com/gputap/gputap/consumer/launch"
 	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/query"
@@ -32,7 +33,7 @@ func kernelRows(h *launch.Histogram, q *query.Question) (iter.Seq[any], int) {
 type FleetKernel struct {
 	Who
 	Name string `json:"kernel"`
-	Kernel
+	report.Kernel
 }
 
 // Kernels lists the CUDA kernels of gputap-launch.
@@ -42,11 +43,12 @@ func (f *Fleet) Kernels(ctx context.Context, q query.Question) (*List[FleetKerne
 	if err != nil {
 		return nil, err
 	}
-	items := make([]FleetKernel, 0, len(list))
+	now, items := time.Now().UTC(), make([]FleetKernel, 0, len(list))
 	for i := range list {
-		one := &Process{Launches: map[string]uint64{}, Kernels: map[string]*Kernel{}}
-		one.kernel(&list[i].Func)
-		items = append(items, FleetKernel{whoOf(&list[i].Info), list[i].Func.Name, *one.Kernels[list[i].Func.Name]})
+		row := &list[i]
+		s := report.New(now) // kernels with the same name, for example in two modules, are separate items
+		s.AddLaunches(&launch.Process{Info: row.Info, Funcs: []launch.Func{row.Func}})
+		items = append(items, FleetKernel{whoOf(&row.Info), row.Func.Name, *s.Processes[0].Kernels[row.Func.Name]})
 	}
-	return &List[FleetKernel]{Time: time.Now().UTC(), Reach: reach, Total: total, Items: items}, nil
+	return &List[FleetKernel]{Time: now, Reach: reach, Total: total, Items: items}, nil
 }

@@ -7,13 +7,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gputap/gputap/cmd/internal/report"
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/bandwidth"
 	"github.com/gputap/gputap/consumer/launch"
 	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/consumer/process"
 	"github.com/gputap/gputap/consumer/query"
-	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/consumer/tensor"
 )
 
@@ -25,9 +25,9 @@ type memoryRow struct {
 
 // memoryRows are the processes with the most live memory first, and of equal ones that with the most unfreed memory.
 func memoryRows(t *leak.Tracker, r *consumer.Reader, q *query.Question) (iter.Seq[any], int) {
-	heard, rows := heardOf(r), []memoryRow{}
+	rows := []memoryRow{}
 	for _, p := range selected(t.Report().Processes, q, func(p *leak.Process) *process.Info { return &p.Info }) {
-		rows = append(rows, memoryRow{p, heard[snapshot.HostID{Cluster: p.ID.Cluster, Host: p.ID.Host}]})
+		rows = append(rows, memoryRow{p, r.Heard(p.ID.Cluster, p.ID.Host)})
 	}
 	if !q.Detail {
 		for i := range rows {
@@ -93,14 +93,14 @@ func tensorRows(f *tensor.Fold, q *query.Question) (iter.Seq[any], int) {
 
 // Processes lists processes with the figures of gputap-leak. With q.Detail it joins those of gputap-launch and
 // gputap-bandwidth, if they run. Then each is as gputap run reports it.
-func (f *Fleet) Processes(ctx context.Context, q query.Question) (*List[*Process], error) {
+func (f *Fleet) Processes(ctx context.Context, q query.Question) (*List[*report.Process], error) {
 	list, _, err := f.processes(ctx, q)
 	return list, err
 }
 
 // processes also asks another question at the same time, if there is one, and returns its answer.
 func (f *Fleet) processes(ctx context.Context, q query.Question, other ...asked) (
-	list *List[*Process], another *query.Answer, err error,
+	list *List[*report.Process], another *query.Answer, err error,
 ) {
 	of := func(fold, what string) asked {
 		q := q
@@ -117,9 +117,9 @@ func (f *Fleet) processes(ctx context.Context, q query.Question, other ...asked)
 	if err != nil {
 		return nil, nil, err
 	}
-	s := New(time.Now())
+	s := report.New(time.Now())
 	for i, a := range answers[:own] {
-		if err := s.addRows(a, questions[i].What); err != nil {
+		if err := addRows(s, a, questions[i].What); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -132,23 +132,44 @@ func (f *Fleet) processes(ctx context.Context, q query.Question, other ...asked)
 	if q.Limit == 0 {
 		total = len(s.Processes) // some have launches and no memory
 	}
-	list = &List[*Process]{Time: s.Time, Reach: reachOf(shards, answers...), Total: total, Items: s.Processes}
+	list = &List[*report.Process]{Time: s.Time, Reach: reachOf(shards, answers...), Total: total, Items: s.Processes}
 	return list, answers[len(answers)-1], nil
 }
 
-// addRows joins what a fold answered about processes. Hosts and tensors come after the processes.
-func (s *Snapshot) addRows(a *query.Answer, what string) error {
+// markUnknown marks the processes about which a fold did not answer: their shard is missing, or the fold left some
+// processes out, because of a limit or because it knows them by an earlier name than the filter has. Without either, a
+// fold that does not know a process has seen no call of it.
+func markUnknown(processes []*report.Process, t *topology, a *query.Answer, q *query.Question) {
+	missing, told := map[int]bool{}, 0
+	for _, m := range a.Missing {
+		missing[m.Shard] = true
+	}
+	for _, p := range processes {
+		if p.Told(a.Fold) {
+			told++
+		}
+	}
+	selects := q.Comm != "" || told < a.Total()
+	for _, p := range processes {
+		if !p.Told(a.Fold) && (selects || missing[t.Shard(p.Cluster, p.Host)]) {
+			p.SetUnknown(a.Fold)
+		}
+	}
+}
+
+// addRows adds what a fold answered about processes. Hosts and tensors come after the processes.
+func addRows(s *report.Snapshot, a *query.Answer, what string) error {
 	switch {
 	case what == whatTensors:
-		return addEach(a, s.addTensors)
+		return addEach(a, s.AddTensors)
 	case what == whatHosts:
-		return addEach(a, s.addHost)
+		return addEach(a, func(row *hostRow) { s.AddHost(&row.HostRow) })
 	case a.Fold == "leak":
-		return addEach(a, s.addProcess)
+		return addEach(a, func(row *memoryRow) { s.AddMemory(&row.Process, row.Heard) })
 	case a.Fold == "launch":
-		return addEach(a, s.addLaunches)
+		return addEach(a, s.AddLaunches)
 	default:
-		return addEach(a, s.addCopies)
+		return addEach(a, s.AddCopies)
 	}
 }
 
@@ -158,29 +179,6 @@ func addEach[T any](a *query.Answer, add func(*T)) error {
 		add(&list[i])
 	}
 	return err
-}
-
-// FleetCopy is the copies of one process in one direction.
-type FleetCopy struct {
-	Who
-	Direction string `json:"direction"`
-	Copy
-}
-
-// Copies lists the copies of gputap-bandwidth.
-func (f *Fleet) Copies(ctx context.Context, q query.Question) (*List[FleetCopy], error) {
-	q.What, q.Limit = whatProcesses, 0 // one process has several items
-	list, _, reach, err := rows[bandwidth.Process](ctx, f, q, "bandwidth")
-	if err != nil {
-		return nil, err
-	}
-	items := []FleetCopy{}
-	for i := range list {
-		for _, c := range list[i].Copies {
-			items = append(items, FleetCopy{whoOf(&list[i].Info), c.Word(), copyOf(&c)})
-		}
-	}
-	return &List[FleetCopy]{Time: time.Now().UTC(), Reach: reach, Total: len(items), Items: items}, nil
 }
 
 // Who names the process of an item.

@@ -1,4 +1,4 @@
-package answer
+package report
 
 import (
 	"cmp"
@@ -11,7 +11,8 @@ import (
 	"github.com/gputap/gputap/consumer/launch"
 )
 
-func (s *Snapshot) addLaunches(q *launch.Process) {
+// AddLaunches adds a process of the launch fold.
+func (s *Snapshot) AddLaunches(q *launch.Process) {
 	p := s.process(&q.Info)
 	p.told.launches = true
 	p.calls(q.Calls)
@@ -35,7 +36,7 @@ func (p *Process) kernel(f *launch.Func) {
 	k.FromGraphs += f.FromGraphs
 	switch {
 	case f.Mangled == "":
-		k.NameSource = unknown
+		k.NameSource = Unknown
 	case f.Read:
 		k.NameSource = "read"
 	}

@@ -1,4 +1,4 @@
-package answer
+package report
 
 import (
 	"cmp"
@@ -39,11 +39,11 @@ type Block struct {
 	Since   time.Time `json:"since"`
 }
 
-// addTensors adds the allocators of a process. GPUs whose UUID is unknown are summed.
-func (s *Snapshot) addTensors(q *tensor.Process) {
+// AddTensors adds the allocators of a process of the tensor fold. GPUs whose UUID is unknown are summed.
+func (s *Snapshot) AddTensors(q *tensor.Process) {
 	p := s.process(&q.Info)
 	for _, g := range q.GPUs {
-		uuid := cmp.Or(g.UUID, unknown)
+		uuid := cmp.Or(g.UUID, Unknown)
 		if p.Torch[uuid] == nil {
 			v := &g.Verdict
 			p.Torch[uuid] = &Torch{Verdict: v.State.String(), CacheVerdict: v.Cache.String(),

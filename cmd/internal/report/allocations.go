@@ -1,12 +1,14 @@
-package answer
+package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
 	"time"
 
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/consumer/leak"
 )
 
 // Allocation is one live allocation of GPU memory, or of pinned or registered host memory.
@@ -19,6 +21,12 @@ type Allocation struct {
 	Thread  string    `json:"thread"`
 	Since   time.Time `json:"since"`
 	Symbol  string    `json:"symbol"` // the driver function that allocated it
+}
+
+// AllocationOf returns the allocation as reports show it.
+func AllocationOf(a *leak.Allocation) Allocation {
+	return Allocation{hex(a.Ptr), a.Bytes, a.Class.String(), cmp.Or(a.GPU, Unknown), a.TID, a.ThreadComm, a.At,
+		a.Symbol}
 }
 
 // writeLargest prints the largest allocations.
