@@ -13,9 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/pipeline"
+	"github.com/gputap/gputap/cmd/internal/report"
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/producer/library"
 	"github.com/gputap/gputap/schema"
@@ -135,7 +135,7 @@ func watchProcess(ctx context.Context, pid uint32, forTime time.Duration, librar
 			}
 		}
 	}
-	i := slices.IndexFunc(s.Processes, func(p *answer.Process) bool { return p.PID == pid })
+	i := slices.IndexFunc(s.Processes, func(p *report.Process) bool { return p.PID == pid })
 	if i < 0 {
 		return append(rows, warn("watch", fmt.Sprintf("no CUDA call in %s", forTime),
 			"watch longer with --for, or wait until the process uses the GPU"))
@@ -143,7 +143,7 @@ func watchProcess(ctx context.Context, pid uint32, forTime time.Duration, librar
 	return append(rows, checkWatched(s.Processes[i], forTime, s.Lost)...)
 }
 
-func checkWatched(p *answer.Process, forTime time.Duration, lost map[string]uint64) []finding {
+func checkWatched(p *report.Process, forTime time.Duration, lost map[string]uint64) []finding {
 	rows := []finding{checkCalls(p, forTime, lost)}
 	if p.Evidence == "late" {
 		rows = append(rows, warn("before",
@@ -170,7 +170,7 @@ func checkWatched(p *answer.Process, forTime time.Duration, lost map[string]uint
 	return rows
 }
 
-func checkCalls(p *answer.Process, forTime time.Duration, lost map[string]uint64) finding {
+func checkCalls(p *report.Process, forTime time.Duration, lost map[string]uint64) finding {
 	var calls uint64
 	for _, c := range p.Calls {
 		calls += c.OK + c.Failed
@@ -181,7 +181,7 @@ func checkCalls(p *answer.Process, forTime time.Duration, lost map[string]uint64
 	found := fmt.Sprintf("%s in %s, most often %s", app.Plural(calls, "call", "calls"), forTime,
 		strings.Join(symbols[:min(3, len(symbols))], ", "))
 	if len(lost) > 0 {
-		return warn("watch", found+"; events were lost: "+answer.LostText(lost),
+		return warn("watch", found+"; events were lost: "+report.LostText(lost),
 			"give gputap more CPU time or larger rings")
 	}
 	return pass("watch", found)

@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/demo"
+	"github.com/gputap/gputap/cmd/internal/report"
 	"github.com/gputap/gputap/config"
 )
 
@@ -121,7 +121,7 @@ func writeResult(out io.Writer, r *demo.Result) {
 	if !r.OK {
 		verdict = "DIFFERS"
 	}
-	fmt.Fprintf(out, "%-11s %-7s %5.1f s   lost %s\n", r.Name, verdict, r.Took.Seconds(), answer.LostText(r.Lost))
+	fmt.Fprintf(out, "%-11s %-7s %5.1f s   lost %s\n", r.Name, verdict, r.Took.Seconds(), report.LostText(r.Lost))
 	if r.Error != "" {
 		fmt.Fprintf(out, "  error: %s\n", r.Error)
 	}

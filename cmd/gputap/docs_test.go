@@ -9,6 +9,7 @@ import (
 	"github.com/gputap/gputap/cmd/internal/analyze"
 	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/backtest"
+	"github.com/gputap/gputap/cmd/internal/report"
 	"github.com/gputap/gputap/consumer/bus"
 	"github.com/gputap/gputap/schema"
 )
@@ -25,12 +26,12 @@ func docsPage(t *testing.T, name string) string {
 // TestPagesHaveEveryKey holds the pages to the keys of gputap run and of the answers, and to the causes of loss.
 func TestPagesHaveEveryKey(t *testing.T) {
 	page, answers := docsPage(t, "output.md"), docsPage(t, "answers.md")
-	explains(t, page, answer.Snapshot{}, answer.Process{}, answer.HostMemory{}, answer.Call{}, answer.GPU{},
-		answer.Copy{}, answer.Counters{}, answer.MemoryInfo{}, answer.Holders{}, answer.Holder{}, answer.Pool{},
-		answer.Allocation{}, answer.Kernel{}, answer.Host{}, answer.HostGPU{}, answer.HostLibrary{},
-		answer.Torch{}, answer.Block{}, answer.Verdict{}, answer.Group{}, answer.Waits{}, answer.Unseen{},
-		answer.Rate{}, answer.KernelRate{}, answer.ShapeRate{}, answer.GraphRate{}, answer.LaunchGaps{},
-		answer.CopyGroup{}, answer.CopyUse{}, answer.CopyRate{}, answer.Thread{})
+	explains(t, page, report.Snapshot{}, report.Process{}, report.HostMemory{}, report.Call{}, report.GPU{},
+		report.Copy{}, report.Counters{}, report.MemoryInfo{}, report.Holders{}, report.Holder{}, report.Pool{},
+		report.Allocation{}, report.Kernel{}, report.Host{}, report.HostGPU{}, report.HostLibrary{},
+		report.Torch{}, report.Block{}, report.Verdict{}, report.Group{}, report.Waits{}, report.Unseen{},
+		report.Rate{}, report.KernelRate{}, report.ShapeRate{}, report.GraphRate{}, report.LaunchGaps{},
+		report.CopyGroup{}, report.CopyUse{}, report.CopyRate{}, report.Thread{})
 	explains(t, answers, answer.List[int]{}, answer.Reach{}, answer.FleetHost{}, answer.FleetGPU{},
 		answer.FleetKernel{}, answer.FleetCopy{}, answer.Who{}, answer.FleetJob{}, answer.JobRank{},
 		answer.Status{}, answer.HostHealth{}, answer.SilentHost{}, answer.FoldHealth{}, answer.AlertHealth{},

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gputap/gputap/cmd/internal/answer"
+	"github.com/gputap/gputap/cmd/internal/report"
 )
 
 // Users of these tests: gputap is one of them, the workload another, and neither is root.
@@ -161,7 +161,7 @@ func TestFourCapabilities(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(string(rest)), "\n")
-	var last answer.Snapshot
+	var last report.Snapshot
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil {
 		t.Fatal(err)
 	}

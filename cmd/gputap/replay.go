@@ -13,11 +13,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/fold"
 	"github.com/gputap/gputap/cmd/internal/record"
 	"github.com/gputap/gputap/cmd/internal/replay"
+	"github.com/gputap/gputap/cmd/internal/report"
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/schema/recording"
 )
@@ -216,7 +216,7 @@ func (c *replayFlags) replayHere(ctx context.Context, f *replay.File) error {
 		return err
 	}
 	if lost := l.Lost(); len(lost) > 0 {
-		return app.Incomplete(fmt.Errorf("events were lost: %s", answer.LostText(lost)))
+		return app.Incomplete(fmt.Errorf("events were lost: %s", report.LostText(lost)))
 	}
 	return nil
 }

@@ -9,8 +9,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/report"
 )
 
 // simulated returns the URL of a bus on which a fleet was simulated.
@@ -61,7 +61,7 @@ func TestReplayCommand(t *testing.T) {
 	if ofFile != ofBus {
 		t.Errorf("the report of the file:\n%s\nof the bus:\n%s", ofFile, ofBus)
 	}
-	var s answer.Snapshot
+	var s report.Snapshot
 	if err := json.Unmarshal([]byte(ofFile), &s); err != nil || !s.Final || len(s.Hosts) != 4 || len(s.Processes) < 4 {
 		t.Errorf("%v: final is %t, %d hosts", err, s.Final, len(s.Hosts))
 	}

@@ -16,10 +16,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/pipeline"
 	"github.com/gputap/gputap/cmd/internal/record"
+	"github.com/gputap/gputap/cmd/internal/report"
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/producer/library"
 )
@@ -209,7 +209,7 @@ func (f *runFlags) watch(ctx context.Context, p *app.Process, pipe *pipeline.Pip
 		return err
 	}
 	if lost := pipe.Lost(); len(lost) > 0 {
-		return app.Incomplete(fmt.Errorf("events were lost: %s", answer.LostText(lost)))
+		return app.Incomplete(fmt.Errorf("events were lost: %s", report.LostText(lost)))
 	}
 	return nil
 }

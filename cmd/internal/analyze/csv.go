@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/report"
 )
 
 var csvColumns = []string{"host", "pid", "comm", "gpu", "total_bytes", "time", "address", "bytes", "class", "tid",
@@ -61,7 +61,7 @@ func launchRows(list []Launches) [][]string {
 	noShape, noGraph := make([]string, 4), make([]string, 2)
 	for i := range list {
 		l := &list[i]
-		add := func(what, name string, shape []string, r *answer.Rate, graph []string) {
+		add := func(what, name string, shape []string, r *report.Rate, graph []string) {
 			rows = append(rows, slices.Concat([]string{l.Host, decimal(uint64(l.PID)), l.Comm, what, name}, shape,
 				[]string{decimal(r.Launches), figureText(&r.PerSecond), figureText(r.LastMinute), figureText(&r.Share)},
 				graph, []string{l.Cluster, timeText(l.Start)}))
@@ -103,9 +103,9 @@ func copyRows(list []Copies) [][]string {
 }
 
 // groups returns the groups of copies, and the sets, of which only calls and bytes are known.
-func (c *Copies) groups() []answer.CopyGroup {
+func (c *Copies) groups() []report.CopyGroup {
 	if set := c.Copies["set"]; set != nil && set.Calls > 0 {
-		return append(slices.Clip(c.Groups), answer.CopyGroup{Direction: "set", Calls: set.Calls, Bytes: set.Bytes})
+		return append(slices.Clip(c.Groups), report.CopyGroup{Direction: "set", Calls: set.Calls, Bytes: set.Bytes})
 	}
 	return c.Groups
 }

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/report"
 	"github.com/gputap/gputap/cmd/internal/source"
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/analysis"
@@ -77,7 +77,7 @@ type groupName struct{ what, measure, name string }
 // copied sums the copies of one direction and size class. The uses are in the order in which throughput prefers them.
 type copied struct {
 	calls, bytes uint64
-	uses         [3]answer.CopyUse
+	uses         [3]report.CopyUse
 }
 
 func (s *side) of(w *Who) *work {
@@ -191,7 +191,7 @@ func nameOfMemory(g *analysis.Group, size uint64) string {
 	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ", ")
 }
 
-func (s *side) addLaunches(p *answer.Process) {
+func (s *side) addLaunches(p *report.Process) {
 	if len(p.Launches) == 0 {
 		return
 	}
@@ -202,7 +202,7 @@ func (s *side) addLaunches(p *answer.Process) {
 	}
 }
 
-func (s *side) addCopies(p *answer.Process) {
+func (s *side) addCopies(p *report.Process) {
 	if len(p.CopyGroups) == 0 {
 		return
 	}
@@ -217,7 +217,7 @@ func (s *side) addCopies(p *answer.Process) {
 		}
 		w.CopyCalls, w.CopyBytes = w.CopyCalls+g.Calls, w.CopyBytes+g.Bytes
 		c.calls, c.bytes = c.calls+g.Calls, c.bytes+g.Bytes
-		for at, use := range []*answer.CopyUse{&g.Sync, g.Ended, g.Behind} {
+		for at, use := range []*report.CopyUse{&g.Sync, g.Ended, g.Behind} {
 			if use != nil {
 				c.uses[at].Bytes += use.Bytes
 				c.uses[at].Seconds += use.Seconds

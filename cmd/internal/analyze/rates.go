@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/moved"
+	"github.com/gputap/gputap/cmd/internal/report"
 	"github.com/gputap/gputap/cmd/internal/source"
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/bandwidth"
@@ -30,17 +30,17 @@ type Launches struct {
 	Who
 	Launches      map[string]uint64   `json:"launches"` // by kernel, those of graphs included
 	GraphLaunches uint64              `json:"graph_launches"`
-	TopKernels    []answer.KernelRate `json:"top_kernels"`
-	Graphs        []answer.GraphRate  `json:"graphs"`
-	Gaps          []answer.LaunchGaps `json:"launch_gaps"`
+	TopKernels    []report.KernelRate `json:"top_kernels"`
+	Graphs        []report.GraphRate  `json:"graphs"`
+	Gaps          []report.LaunchGaps `json:"launch_gaps"`
 }
 
 // Copies are the copies and sets of a process.
 type Copies struct {
 	Who
-	Copies map[string]*answer.Copy `json:"copies"` // by direction
-	Groups []answer.CopyGroup      `json:"copy_groups"`
-	Waits  answer.Waits            `json:"waits"`
+	Copies map[string]*report.Copy `json:"copies"` // by direction
+	Groups []report.CopyGroup      `json:"copy_groups"`
+	Waits  report.Waits            `json:"waits"`
 }
 
 // Rates is the answer about launches or copies. Its keys are those of gputap run.
@@ -54,7 +54,7 @@ type Rates[T any] struct {
 // readRates folds the events of a range, which these folds count from zero on. It also returns sentences about what is
 // not known; of absent batches, those of the given kinds.
 func readRates(ctx context.Context, s *source.Source, r *Range, create func() consumer.Stateful, kinds []schema.Kind,
-	log *slog.Logger) (*answer.Snapshot, []string, error) {
+	log *slog.Logger) (*report.Snapshot, []string, error) {
 	replays, batches := map[*moved.Lane]*consumer.Replay{}, source.NewBatches(r)
 	for m, err := range s.InOrder(ctx, recording.Filter{Since: r.Since, Until: r.Until}) {
 		if err != nil {
@@ -68,11 +68,11 @@ func readRates(ctx context.Context, s *source.Source, r *Range, create func() co
 			batches.Of(m.Recorded) // counts what is missing
 		}
 	}
-	all := answer.New(time.Now())
+	all := report.New(time.Now())
 	for _, p := range replays {
 		all.Add(p.Fold(), nil) // these folds need no reader
 	}
-	all.Processes = slices.DeleteFunc(all.Processes, func(p *answer.Process) bool {
+	all.Processes = slices.DeleteFunc(all.Processes, func(p *report.Process) bool {
 		return !r.Process(&query.Subject{Cluster: p.Cluster, Host: p.Host, User: p.User, Comm: p.Comm, Job: p.Job,
 			UID: p.UID, PID: p.PID})
 	})
@@ -92,14 +92,14 @@ func isOf(m *recording.Message, kinds []schema.Kind) bool {
 	return slices.ContainsFunc(kinds, func(k schema.Kind) bool { return k.String() == word })
 }
 
-func whoIs(p *answer.Process) Who {
+func whoIs(p *report.Process) Who {
 	return Who{p.PID, p.Host, p.Cluster, app.Time{Time: p.Start}, p.Comm, p.UID, p.User, p.Job, p.Rank}
 }
 
 func launchesCommand(p *app.Process) *cobra.Command {
 	create := func() consumer.Stateful { return launch.New(launch.Config{}) }
 	return ratesCommand(p, "launches", "The kernels and graphs of each process", schema.KindLaunch, create,
-		func(one *answer.Process) (Launches, uint64) {
+		func(one *report.Process) (Launches, uint64) {
 			l := Launches{whoIs(one), one.Launches, one.GraphLaunches, one.TopKernels, one.Graphs, one.Gaps}
 			total := uint64(0)
 			for _, n := range one.Launches {
@@ -112,7 +112,7 @@ func launchesCommand(p *app.Process) *cobra.Command {
 func bandwidthCommand(p *app.Process) *cobra.Command {
 	create := func() consumer.Stateful { return bandwidth.New(bandwidth.Config{}) }
 	return ratesCommand(p, "bandwidth", "The copies and sets of each process", schema.KindCopy, create,
-		func(one *answer.Process) (Copies, uint64) {
+		func(one *report.Process) (Copies, uint64) {
 			c, total := Copies{whoIs(one), one.Copies, one.CopyGroups, one.Waits}, uint64(0)
 			for _, of := range one.Copies {
 				total += of.Bytes
@@ -123,7 +123,7 @@ func bandwidthCommand(p *app.Process) *cobra.Command {
 
 // ratesCommand returns a command that shows the processes with a measure above 0, the largest first.
 func ratesCommand[T any](p *app.Process, name, short string, kind schema.Kind, create func() consumer.Stateful,
-	of func(*answer.Process) (T, uint64), text func(io.Writer, []T), rows func([]T) [][]string) *cobra.Command {
+	of func(*report.Process) (T, uint64), text func(io.Writer, []T), rows func([]T) [][]string) *cobra.Command {
 	q := &question{p: p}
 	cmd := &cobra.Command{
 		Use: name + source.Argument, Short: short, Long: short + ", within the range.\n" + exitStatus,
@@ -142,11 +142,11 @@ func ratesCommand[T any](p *app.Process, name, short string, kind schema.Kind, c
 			}
 			missing = append(missing, s.Unrecorded(kind)...)
 			r := Rates[T]{[]T{}, len(missing) == 0, append([]string{}, missing...), s.Notes(kind)}
-			measures := map[*answer.Process]uint64{}
+			measures := map[*report.Process]uint64{}
 			for _, one := range all.Processes {
 				_, measures[one] = of(one)
 			}
-			slices.SortStableFunc(all.Processes, func(a, b *answer.Process) int {
+			slices.SortStableFunc(all.Processes, func(a, b *report.Process) int {
 				return cmp.Or(cmp.Compare(measures[b], measures[a]), new(whoIs(a)).compare(new(whoIs(b))))
 			})
 			for _, one := range all.Processes {

@@ -1,10 +1,13 @@
 package answer
 
 import (
+	"context"
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/gputap/gputap/consumer/alert"
+	"github.com/gputap/gputap/consumer/anomaly"
 	"github.com/gputap/gputap/consumer/query"
 )
 
@@ -32,4 +35,23 @@ func (p *Part) alertRows(q *query.Question) (iter.Seq[any], int) {
 func selects(f *query.Filter, a *alert.Alert) bool {
 	return f.Process(&query.Subject{Cluster: a.Cluster, Host: a.Host, User: a.User, Comm: a.Comm, Job: a.Job,
 		UID: a.UID, PID: a.PID})
+}
+
+// Alerts lists the alerts that gputap-anomaly and gputap-leak keep, the newest first.
+func (f *Fleet) Alerts(ctx context.Context, q query.Question) (*List[anomaly.Alert], error) {
+	q.What = whatAlerts
+	answers, reach, err := f.ask(ctx, q, "anomaly", "leak")
+	if err != nil {
+		return nil, err
+	}
+	total, items := 0, []anomaly.Alert{} // JSON has no null
+	for _, a := range answers {
+		list, err := query.Rows[anomaly.Alert](a)
+		if err != nil {
+			return nil, err
+		}
+		items, total = append(items, list...), total+a.Total()
+	}
+	slices.SortStableFunc(items, func(a, b anomaly.Alert) int { return b.Time.Compare(a.Time) })
+	return &List[anomaly.Alert]{Time: time.Now().UTC(), Reach: reach, Total: total, Items: items}, nil
 }

@@ -3,6 +3,5 @@ package answer
 // Tests choose the time, because NATS stores their messages within a moment.
 var (
 	StatusAt   = (*Fleet).statusAt
-	VerdictOf  = verdictOf
 	OverviewAt = (*Fleet).overviewAt
 )

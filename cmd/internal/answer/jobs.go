@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gputap/gputap/cmd/internal/report"
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/job"
 	"github.com/gputap/gputap/consumer/query"
@@ -77,10 +78,13 @@ const Silent = "silent"
 
 func jobOf(j *jobRow, now time.Time) FleetJob {
 	one := FleetJob{Cluster: j.Cluster, Job: j.Name, State: j.State, Ranks: j.Ranks, Seen: len(j.Members),
-		Missing: append([]uint32{}, j.Missing...), Slow: append([]uint32{}, j.Slow...), Heard: known(j.Heard),
+		Missing: append([]uint32{}, j.Missing...), Slow: append([]uint32{}, j.Slow...),
 		Hosts: []string{}, Processes: []JobRank{}}
-	if one.Heard != nil && now.Sub(j.Heard) > silentAfter {
-		one.State = Silent
+	if !j.Heard.IsZero() {
+		one.Heard = &j.Heard
+		if now.Sub(j.Heard) > report.SilentAfter {
+			one.State = Silent
+		}
 	}
 	waits := slices.ContainsFunc(j.Members, func(m job.Member) bool { return m.Waiting > 0 })
 	share := func(waiting float64) *float64 {

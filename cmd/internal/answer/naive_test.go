@@ -11,9 +11,9 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/fold"
 	"github.com/gputap/gputap/cmd/internal/harness/naive"
+	"github.com/gputap/gputap/cmd/internal/report"
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/bus"
@@ -93,9 +93,9 @@ func (p *published) read(t *testing.T, shard int, f consumer.Fold) *consumer.Rea
 }
 
 // snapshot reads the stream with all folds, as gputap run does.
-func (p *published) snapshot(t *testing.T) *answer.Snapshot {
+func (p *published) snapshot(t *testing.T) *report.Snapshot {
 	t.Helper()
-	s := answer.New(time.Now())
+	s := report.New(time.Now())
 	s.Watches([]string{"memory", "launch", "copy", "sync"}, true)
 	folds := []consumer.Fold{fold.MemoryOfRun(config.Leak{Mode: "off"}, nil)}
 	for _, e := range fold.All() {
@@ -128,7 +128,8 @@ var notCounted = []string{
 var unordered = map[string]string{"/processes/*/pools": "handle", "/processes/*/verdicts": "gpu",
 	"/processes/*/top_kernels/*/shapes": "grid"}
 
-// TestReportEqualsNaiveCount compares every key of a report with a naive count over the same events.
+// TestReportEqualsNaiveCount compares every key of a report with a naive count over the same events. It stands here
+// because it shares these events with the tests of a fleet.
 func TestReportEqualsNaiveCount(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(2) {

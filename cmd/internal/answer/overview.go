@@ -5,10 +5,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gputap/gputap/cmd/internal/report"
 	"github.com/gputap/gputap/consumer/anomaly"
 	"github.com/gputap/gputap/consumer/bandwidth"
 	"github.com/gputap/gputap/consumer/launch"
 	"github.com/gputap/gputap/consumer/query"
+	"github.com/gputap/gputap/schema"
 )
 
 // Overview is a fleet at one moment: the figures of each process that fit into one line, the hosts, and the alerts that
@@ -26,7 +28,7 @@ type Overview struct {
 
 // Activity is a process with its rates. Its details, such as Calls and Kernels, are empty.
 type Activity struct {
-	*Process
+	*report.Process
 	LaunchRate *float64 // launches per second, in the last minute if it lived so long; nil: unknown
 	WaitShare  *float64 // seconds of waiting by second of its life, summed over threads; nil: unknown
 	Copied     *uint64  // bytes; nil: unknown
@@ -111,7 +113,7 @@ func (f *Fleet) overviewAt(ctx context.Context, filter query.Filter, now time.Ti
 	}
 	silent := func(a *query.Answer) bool { return len(a.Replies) == 0 }
 	o.NoMemory, o.NoAlerts = silent(answers[0]), slices.ContainsFunc(answers[4:], silent)
-	list := make([]*Process, 0, len(o.Processes))
+	list := make([]*report.Process, 0, len(o.Processes))
 	for _, a := range o.Processes {
 		list = append(list, a.Process)
 	}
@@ -140,7 +142,7 @@ func (o *Overview) join(answers []*query.Answer) error {
 	o.addProcesses(processes, launches, copies)
 	o.Hosts = len(hosts)
 	for i := range hosts {
-		if o.Time.Sub(hosts[i].Status.Heard) <= silentAfter {
+		if o.Time.Sub(hosts[i].Status.Heard) <= report.SilentAfter {
 			o.Heard++
 		}
 	}
@@ -156,38 +158,38 @@ func (o *Overview) join(answers []*query.Answer) error {
 }
 
 func (o *Overview) addProcesses(processes []memoryRow, launches []launch.Process, copies []bandwidth.Process) {
-	s := New(o.Time)
+	s := report.New(o.Time)
 	for i := range processes {
-		s.addProcess(&processes[i])
+		s.AddMemory(&processes[i].Process, processes[i].Heard)
 	}
 	for i := range launches {
-		s.process(&launches[i].Info)
+		s.AddLaunches(&launches[i])
 	}
 	for i := range copies {
-		s.addCopies(&copies[i])
+		s.AddCopies(&copies[i])
 	}
-	lives, at := map[*Process]time.Duration{}, map[*Process]*Activity{}
+	lives, at := map[schema.ProcessID]time.Duration{}, map[schema.ProcessID]*Activity{}
 	for _, p := range s.Processes {
 		a := &Activity{Process: p}
 		o.Processes = append(o.Processes, a)
-		at[p], lives[p] = a, o.Time.Sub(p.Start)
+		at[p.ID()], lives[p.ID()] = a, o.Time.Sub(p.Start)
 	}
 	for i := range launches {
 		q := &launches[i]
-		p := s.byID[q.ID]
 		if q.Life > 0 {
-			lives[p] = q.Life
+			lives[q.ID] = q.Life
 		}
-		at[p].LaunchRate = perSecond(q)
+		at[q.ID].LaunchRate = perSecond(q)
 	}
 	for i := range copies {
-		p := s.byID[copies[i].ID]
-		at[p].Copied = new(uint64)
-		for _, c := range p.Copies {
-			*at[p].Copied += c.Bytes
+		id := copies[i].ID
+		a := at[id]
+		a.Copied = new(uint64)
+		for _, c := range a.Copies {
+			*a.Copied += c.Bytes
 		}
-		if life := lives[p].Seconds(); p.Waits.Calls > 0 && life > 0 {
-			at[p].WaitShare = new(p.Waits.Seconds / life)
+		if life := lives[id].Seconds(); a.Waits.Calls > 0 && life > 0 {
+			a.WaitShare = new(a.Waits.Seconds / life)
 		}
 	}
 }

@@ -9,14 +9,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gputap/gputap/cmd/internal/report"
 	"github.com/gputap/gputap/consumer/anomaly"
 	"github.com/gputap/gputap/consumer/query"
 	"github.com/gputap/gputap/consumer/snapshot"
 )
 
 const (
-	silentAfter   = 30 * time.Second // three heartbeats
-	laggingFrom   = 1000             // messages
+	laggingFrom   = 1000 // messages
 	oldCheckpoint = 5 * time.Minute
 	recentAlerts  = time.Hour
 )
@@ -79,14 +79,14 @@ type statusRow struct {
 // hostLosses are the losses of one host, as far as the kinds that a fold reads tell.
 type hostLosses struct {
 	snapshot.HostID
-	Lost losses
+	Lost map[string]uint64
 }
 
 func statusOf(p *Part, q *query.Question) statusRow {
 	s := p.Reader.Stats()
 	row := statusRow{Lag: s.Lag, Checkpoint: p.Checkpoint, Invalid: s.Invalid + s.Refused}
 	for _, h := range p.Reader.Hosts() {
-		if lost := lossesOf(&h); len(lost) > 0 && q.OfHost(h.Cluster, h.Host) {
+		if lost := report.LossesOf(&h); len(lost) > 0 && q.OfHost(h.Cluster, h.Host) {
 			row.Losses = append(row.Losses, hostLosses{snapshot.HostID{Cluster: h.Cluster, Host: h.Host}, lost})
 		}
 	}
@@ -160,7 +160,7 @@ func healthOf(a *query.Answer, shards *topology) (h FoldHealth, err error) {
 // addLosses adds up the losses of the hosts, unless no fold answered. Folds read different kinds of one host, so the
 // largest count of each cause is the one of all kinds.
 func (s *Status) addLosses(health []*query.Answer) error {
-	hosts := map[snapshot.HostID]losses{}
+	hosts := map[snapshot.HostID]map[string]uint64{}
 	for _, a := range health {
 		list, err := query.Rows[statusRow](a)
 		if err != nil {
@@ -172,10 +172,10 @@ func (s *Status) addLosses(health []*query.Answer) error {
 		for _, row := range list {
 			for _, of := range row.Losses {
 				if hosts[of.HostID] == nil {
-					hosts[of.HostID] = losses{}
+					hosts[of.HostID] = map[string]uint64{}
 				}
 				for cause, n := range of.Lost {
-					hosts[of.HostID].raise(cause, n)
+					hosts[of.HostID][cause] = max(n, hosts[of.HostID][cause])
 				}
 			}
 		}
@@ -250,7 +250,7 @@ func (s *Status) addHosts(a *query.Answer) error {
 	}
 	for i := range hosts {
 		h := &hosts[i]
-		if h.Heard != nil && s.Time.Sub(*h.Heard) <= silentAfter {
+		if h.Heard != nil && s.Time.Sub(*h.Heard) <= report.SilentAfter {
 			s.Hosts.Heard++
 			continue
 		}

@@ -1,6 +1,6 @@
 package demo
 
-import "github.com/gputap/gputap/cmd/internal/answer"
+import "github.com/gputap/gputap/cmd/internal/report"
 
 var hardParts = []part{
 	{workload: "hard-free-unknown", steps: []step{{name: "live", bytes: 1 * mib, allocations: 1}},
@@ -48,7 +48,7 @@ func failures(symbol string, code uint32, n uint64) func(*stage) checks {
 	return func(s *stage) checks {
 		c := s.now.Processes[0].Calls[symbol]
 		if c == nil {
-			c = &answer.Call{}
+			c = &report.Call{}
 		}
 		return checks{{symbol + " failed by code", n, c.Errors[code]}}
 	}

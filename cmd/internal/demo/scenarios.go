@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gputap/gputap/cmd/internal/answer"
+	"github.com/gputap/gputap/cmd/internal/report"
 )
 
 // Scenarios reproduce the listings that older tools published, and the cases that those tools got wrong.
@@ -131,7 +131,7 @@ func throughput(s *stage) checks {
 	} {
 		got, want := s.now.Processes[0].Copies[d.direction], calls[d.symbol]
 		if got == nil {
-			got = &answer.Copy{}
+			got = &report.Copy{}
 		}
 		list.add("exit: "+d.direction+" bytes", want.Bytes+calls[d.async].Bytes, got.Bytes)
 		list.add("exit: "+d.direction+" bytes/s",

@@ -16,8 +16,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/pipeline"
+	"github.com/gputap/gputap/cmd/internal/report"
 	"github.com/gputap/gputap/cmd/internal/stub"
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer/anomaly"
@@ -38,7 +38,7 @@ type stage struct {
 	checks checks
 
 	images []stub.Image     // the stub's totals, as of now
-	now    *answer.Snapshot // of the processes of these images
+	now    *report.Snapshot // of the processes of these images
 
 	workload *exec.Cmd
 	stdin    io.WriteCloser
@@ -142,21 +142,21 @@ func (s *stage) look() (err error) {
 		return err
 	}
 	now := s.pipe.Snapshot()
-	known := map[*answer.Process]bool{}
+	known := map[*report.Process]bool{}
 	for i := range s.images {
 		known[processOf(now, &s.images[i])] = true
 	}
-	now.Processes = slices.DeleteFunc(now.Processes, func(p *answer.Process) bool { return !known[p] })
+	now.Processes = slices.DeleteFunc(now.Processes, func(p *report.Process) bool { return !known[p] })
 	now.Alerts = slices.DeleteFunc(now.Alerts, func(a anomaly.Alert) bool {
-		return !slices.ContainsFunc(now.Processes, func(p *answer.Process) bool { return p.PID == a.PID })
+		return !slices.ContainsFunc(now.Processes, func(p *report.Process) bool { return p.PID == a.PID })
 	})
 	s.now = now
 	return nil
 }
 
 // processOf returns the youngest process with the image's pid that began before the image was loaded, or nil.
-func processOf(now *answer.Snapshot, i *stub.Image) *answer.Process {
-	var best *answer.Process
+func processOf(now *report.Snapshot, i *stub.Image) *report.Process {
+	var best *report.Process
 	for _, p := range now.Processes {
 		if p.PID == i.PID && uint64(p.ID().Start) <= i.Loaded && (best == nil || p.ID().Start > best.ID().Start) {
 			best = p

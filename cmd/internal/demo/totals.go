@@ -7,7 +7,7 @@ import (
 
 	"github.com/ianlancetaylor/demangle"
 
-	"github.com/gputap/gputap/cmd/internal/answer"
+	"github.com/gputap/gputap/cmd/internal/report"
 	"github.com/gputap/gputap/cmd/internal/stub"
 	"github.com/gputap/gputap/schema"
 )
@@ -22,7 +22,7 @@ func (s *stage) atStep(st step) (list checks) {
 		}
 		p := processOf(s.now, i)
 		if p == nil {
-			p = &answer.Process{}
+			p = &report.Process{}
 		}
 		who := fmt.Sprintf("%s: process %d ", st.name, n+1)
 		list.add(who+"live bytes", i.LiveBytes, p.LiveBytes)
@@ -89,8 +89,8 @@ func union(a, b map[string]uint64) []string {
 // totals compares all figures after the end: for each process its calls by result, its unfreed memory and its launches
 // by kernel. It also checks that no event was lost.
 func (s *stage) totals() (list checks) {
-	var order []*answer.Process
-	images := map[*answer.Process][]stub.Image{}
+	var order []*report.Process
+	images := map[*report.Process][]stub.Image{}
 	for i := range s.images {
 		p := processOf(s.now, &s.images[i])
 		if p == nil {
@@ -109,7 +109,7 @@ func (s *stage) totals() (list checks) {
 	return list
 }
 
-func processTotals(who string, p *answer.Process, images []stub.Image) (list checks) {
+func processTotals(who string, p *report.Process, images []stub.Image) (list checks) {
 	want, calls, kernels := stub.Image{}, map[string]stub.Call{}, map[string]uint64{}
 	for _, i := range images {
 		want.LiveBytes += i.LiveBytes
@@ -137,7 +137,7 @@ func processTotals(who string, p *answer.Process, images []stub.Image) (list che
 		if !probed(symbol) {
 			continue
 		}
-		got := answer.Call{}
+		got := report.Call{}
 		if c := p.Calls[symbol]; c != nil {
 			got = *c
 		}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/ianlancetaylor/demangle"
 
-	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/report"
 	"github.com/gputap/gputap/schema"
 )
 
@@ -123,7 +123,7 @@ func (e *Event) Line() string {
 		fmt.Fprintf(&out, "  %s", time.Duration(e.Seconds*1e9))
 	}
 	if e.Result != 0 {
-		fmt.Fprintf(&out, "  failed: %s", answer.ResultText(e.Result))
+		fmt.Fprintf(&out, "  failed: %s", report.ResultText(e.Result))
 	}
 	return strings.Map(func(r rune) rune { // a program may have any name
 		if r < ' ' || r == 0x7f {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/report"
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/coverage"
 	"github.com/gputap/gputap/consumer/leak"
@@ -29,7 +30,7 @@ func (s *Set) Add(f Fold, r *consumer.Reader) {
 }
 
 // AddTo adds the reports of the folds to a snapshot.
-func (s *Set) AddTo(to *answer.Snapshot) {
+func (s *Set) AddTo(to *report.Snapshot) {
 	for i, f := range s.Folds {
 		for _, part := range Parts(f) {
 			to.Add(part, s.Readers[i])

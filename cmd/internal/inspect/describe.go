@@ -12,6 +12,7 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/report"
 )
 
 const maxLargest = 20 // allocations of a process
@@ -76,7 +77,7 @@ func (q *question) parse(name string) error {
 }
 
 func (q *question) describe(ctx context.Context, fleet *answer.Fleet, name string, format *format) error {
-	var list *answer.List[*answer.Process]
+	var list *answer.List[*report.Process]
 	err := q.ask(ctx, func(ctx context.Context) (err error) {
 		list, err = fleet.Describe(ctx, q.Filter, maxLargest)
 		return err

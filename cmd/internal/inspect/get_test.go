@@ -22,6 +22,7 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/report"
 	"github.com/gputap/gputap/consumer/bus/bustest"
 	"github.com/gputap/gputap/consumer/query"
 )
@@ -75,7 +76,7 @@ func TestProcessesEqualTheTruth(t *testing.T) {
 		{"--sort host --limit 6 --cluster west", func(p held) bool { return p.cluster == "west" }, byHost, 6},
 		{"--host none", func(held) bool { return false }, byLive, 50},
 	} {
-		got := list[*answer.Process](f, append([]string{"processes"}, strings.Fields(row.args)...)...)
+		got := list[*report.Process](f, append([]string{"processes"}, strings.Fields(row.args)...)...)
 		var want []held
 		for _, p := range f.processes {
 			if row.wants(p) {
@@ -285,17 +286,17 @@ func TestStatusAndDescription(t *testing.T) {
 	want := f.processes[13] // the second process of host gpu-3
 	stdout, _, err = f.typed("describe", "process", fmt.Sprintf("%s/%d", want.host, want.pid), "-o", "json")
 	f.check(err)
-	var got answer.List[*answer.Process]
+	var got answer.List[*report.Process]
 	f.check(json.Unmarshal([]byte(stdout), &got))
 	if len(got.Items) != 1 || got.Items[0].LiveBytes != want.live || got.Items[0].Comm != want.comm {
 		t.Errorf("%s/%d is %s", want.host, want.pid, stdout)
 	}
-	largest := answer.Allocation{Address: "0x200000000", Bytes: want.live, Class: "device", GPU: "GPU-" + want.host,
+	largest := report.Allocation{Address: "0x200000000", Bytes: want.live, Class: "device", GPU: "GPU-" + want.host,
 		TID: 8, Symbol: "cuMemAlloc_v2"}
 	if list := got.Items[0].Largest; len(list) == 1 {
 		largest.Thread, largest.Since = list[0].Thread, list[0].Since
 	}
-	if !slices.Equal(got.Items[0].Largest, []answer.Allocation{largest}) {
+	if !slices.Equal(got.Items[0].Largest, []report.Allocation{largest}) {
 		t.Errorf("the largest allocations are %+v, want %+v", got.Items[0].Largest, largest)
 	}
 	live := app.Bytes(want.live)

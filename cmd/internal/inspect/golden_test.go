@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gputap/gputap/cmd/internal/answer"
+	"github.com/gputap/gputap/cmd/internal/report"
 	"github.com/gputap/gputap/consumer/anomaly"
 	"github.com/gputap/gputap/consumer/consumertest"
 )
@@ -21,30 +22,30 @@ func ago(d time.Duration) *time.Time {
 }
 
 var (
-	trainer = &answer.Process{
+	trainer = &report.Process{
 		Cluster: "prod", Host: "gpu-17", PID: 4021337, Comm: "python3", User: "ann", UID: 1000, Evidence: "complete",
 		Exe: "/usr/bin/python3.12", Unit: "train.service", Start: *ago(3 * time.Hour), LiveBytes: 61<<30 + 300<<20,
 		LiveAllocations: 811, PeakBytes: 70 << 30,
-		GPUs: map[string]*answer.GPU{
+		GPUs: map[string]*report.GPU{
 			"GPU-a0b1c2d3-0000-4000-8000-000000000001": {LiveBytes: 61<<30 + 300<<20,
-				Info: &answer.MemoryInfo{Time: *ago(5 * time.Minute), UsedBytes: 63 << 30, TotalBytes: 140 << 30}},
+				Info: &report.MemoryInfo{Time: *ago(5 * time.Minute), UsedBytes: 63 << 30, TotalBytes: 140 << 30}},
 			"unknown": {},
 		},
-		Threads:  []answer.Thread{{TID: 4021337, Comm: "python3", LiveBytes: 61 << 30, LiveAllocations: 800}},
+		Threads:  []report.Thread{{TID: 4021337, Comm: "python3", LiveBytes: 61 << 30, LiveAllocations: 800}},
 		Classes:  map[string]uint64{"device": 61 << 30, "pool": 300 << 20},
-		Calls:    map[string]*answer.Call{"cuMemAlloc_v2": {OK: 900, Failed: 1, Errors: map[uint32]uint64{2: 1}}},
+		Calls:    map[string]*report.Call{"cuMemAlloc_v2": {OK: 900, Failed: 1, Errors: map[uint32]uint64{2: 1}}},
 		Launches: map[string]uint64{"gemm<float>(float*, int)": 120_000},
-		Verdicts: []answer.Verdict{
+		Verdicts: []report.Verdict{
 			{GPU: "GPU-b0b1c2d3-0000-4000-8000-000000000001", State: "steady"},
 			{GPU: "GPU-a0b1c2d3-0000-4000-8000-000000000001", State: "growing", SlopeBytesPerHour: 3 << 30,
 				Why: "live memory grows"},
 		},
 		Job: "slurm:17", Rank: new(uint32(3)),
-		TopKernels: []answer.KernelRate{{Kernel: "gemm<float>(float*, int)", Rate: answer.Rate{Launches: 120_000,
+		TopKernels: []report.KernelRate{{Kernel: "gemm<float>(float*, int)", Rate: report.Rate{Launches: 120_000,
 			PerSecond: 11.1, Share: 1}}},
-		Copies: map[string]*answer.Copy{"HtoD": {Calls: 20, Bytes: 3 << 30, BusySeconds: 0.25}},
-		Waits:  answer.Waits{Calls: 12, Seconds: 1.5},
-		Largest: []answer.Allocation{
+		Copies: map[string]*report.Copy{"HtoD": {Calls: 20, Bytes: 3 << 30, BusySeconds: 0.25}},
+		Waits:  report.Waits{Calls: 12, Seconds: 1.5},
+		Largest: []report.Allocation{
 			{Address: "0x7f2c00000000", Bytes: 32 << 30, Class: "device",
 				GPU: "GPU-a0b1c2d3-0000-4000-8000-000000000001",
 				TID: 4021337, Thread: "python3", Since: *ago(2 * time.Hour), Symbol: "cuMemAlloc_v2"},
@@ -52,7 +53,7 @@ var (
 				Since: *ago(90 * time.Second), Symbol: "cuMemAllocAsync"},
 		},
 	}
-	leaker = &answer.Process{
+	leaker = &report.Process{
 		Cluster: "prod", Host: "gpu-2", PID: 88, Comm: "serve", UID: 33, Evidence: "gap", Ended: true,
 		Start: *ago(50 * time.Hour), PeakBytes: 20 << 20, UnfreedBytes: 512, Container: "0123456789abcdef",
 	}
@@ -66,22 +67,22 @@ func TestTables(t *testing.T) {
 	var out bytes.Buffer
 	golden(t, &out, processes, trainer, leaker)
 	golden(t, &out, hosts,
-		answer.FleetHost{Host: answer.Host{Cluster: "prod", Host: "gpu-17", Heard: ago(4 * time.Second),
-			LastEvent: ago(time.Second), Linux: "6.18.44", Producer: "v0.1.0", GPUs: make([]answer.HostGPU, 8)},
+		answer.FleetHost{Host: report.Host{Cluster: "prod", Host: "gpu-17", Heard: ago(4 * time.Second),
+			LastEvent: ago(time.Second), Linux: "6.18.44", Producer: "v0.1.0", GPUs: make([]report.HostGPU, 8)},
 			Processes: 12, LiveBytes: 400 << 30},
-		answer.FleetHost{Host: answer.Host{Cluster: "prod", Host: "gpu-2", Heard: ago(3 * time.Hour),
+		answer.FleetHost{Host: report.Host{Cluster: "prod", Host: "gpu-2", Heard: ago(3 * time.Hour),
 			Producer: "v0.1.0", Lost: map[string]uint64{"spool": 70, "missing_batches": 2}, LateProcesses: 1}})
 	golden(t, &out, gpus,
-		answer.FleetGPU{Cluster: "prod", Host: "gpu-17", HostGPU: answer.HostGPU{UUID: "GPU-a0b1c2d3-0000",
+		answer.FleetGPU{Cluster: "prod", Host: "gpu-17", HostGPU: report.HostGPU{UUID: "GPU-a0b1c2d3-0000",
 			Name: "NVIDIA H200", Bus: "0000:06:00.0"}, LiveBytes: 61 << 30, Processes: 1,
 			Info: trainer.GPUs["GPU-a0b1c2d3-0000-4000-8000-000000000001"].Info, Total: new(uint64(140 << 30))},
-		answer.FleetGPU{Cluster: "prod", Host: "gpu-17", HostGPU: answer.HostGPU{UUID: "GPU-b0b1c2d3-0000",
+		answer.FleetGPU{Cluster: "prod", Host: "gpu-17", HostGPU: report.HostGPU{UUID: "GPU-b0b1c2d3-0000",
 			Name: "NVIDIA H200"}})
 	golden(t, &out, kernels, answer.FleetKernel{Who: who, Name: strings.Repeat("gemm<float>", 9),
-		Kernel: answer.Kernel{Launches: 120_000, FromGraphs: 7, NameSource: "told"}})
+		Kernel: report.Kernel{Launches: 120_000, FromGraphs: 7, NameSource: "told"}})
 	golden(t, &out, copies,
-		answer.FleetCopy{Who: who, Direction: "HtoD", Copy: answer.Copy{Calls: 20, Bytes: 3 << 30, BusySeconds: 0.25}},
-		answer.FleetCopy{Who: who, Direction: "set", Copy: answer.Copy{Calls: 2, Bytes: 1 << 10, AsyncCalls: 2,
+		answer.FleetCopy{Who: who, Direction: "HtoD", Copy: report.Copy{Calls: 20, Bytes: 3 << 30, BusySeconds: 0.25}},
+		answer.FleetCopy{Who: who, Direction: "set", Copy: report.Copy{Calls: 2, Bytes: 1 << 10, AsyncCalls: 2,
 			AsyncBytes: 1 << 10}})
 	golden(t, &out, alerts, anomaly.Alert{Cluster: "prod", Host: "gpu-17", PID: 4021337, Comm: "python3", Rule: "oom",
 		ID: "a1b2c3d4", State: "firing", Severity: "critical",

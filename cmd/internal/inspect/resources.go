@@ -8,6 +8,7 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/report"
 	"github.com/gputap/gputap/consumer/anomaly"
 )
 
@@ -37,7 +38,7 @@ func least[T any, M cmp.Ordered](measure func(*T) M) func(a, b *T) int {
 	return func(a, b *T) int { return cmp.Compare(measure(a), measure(b)) }
 }
 
-type process = *answer.Process
+type process = *report.Process
 
 var processes = resource[process]{
 	name: "processes", short: "Processes by GPU memory: who holds it", detail: true,
@@ -66,7 +67,7 @@ var processes = resource[process]{
 	},
 	orders: []order[process]{
 		{"live", func(a, b *process) int {
-			return cmp.Or(answer.UnknownLast(*a, *b), cmp.Compare((*b).LiveBytes, (*a).LiveBytes),
+			return cmp.Or(report.UnknownLast(*a, *b), cmp.Compare((*b).LiveBytes, (*a).LiveBytes),
 				cmp.Compare((*b).UnfreedBytes, (*a).UnfreedBytes))
 		}},
 		{"peak", mostKnown(func(p *process) *uint64 { return (*p).Memory((*p).PeakBytes) })},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/report"
 )
 
 func statusCommand(p *app.Process) *cobra.Command {
@@ -70,7 +71,7 @@ func writeStatus(w io.Writer, s *answer.Status) {
 	} else {
 		line("hosts", "%d of %d heard in the last 30 s%s%s", s.Hosts.Heard, s.Hosts.Known, silentText(s),
 			missingText(s.Hosts.Missing()))
-		line("lost", "%s", answer.LostText(s.Lost))
+		line("lost", "%s", report.LostText(s.Lost))
 	}
 	for i := range s.Folds {
 		f := &s.Folds[i]
@@ -111,7 +112,7 @@ func verdictText(s *answer.Status) string {
 	verdict := "unhealthy: " + strings.Join(s.Problems, "; ")
 	switch {
 	case s.Healthy && len(s.Lost) > 0:
-		verdict = "healthy, but events were lost: " + answer.LostText(s.Lost)
+		verdict = "healthy, but events were lost: " + report.LostText(s.Lost)
 	case s.Healthy:
 		verdict = "healthy"
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/report"
 	"github.com/gputap/gputap/cmd/internal/screen"
 	"github.com/gputap/gputap/consumer/query"
 )
@@ -193,7 +194,7 @@ func (s *fleetSource) Overview(ctx context.Context) (o *answer.Overview, err err
 }
 
 // Process implements screen.Source.
-func (s *fleetSource) Process(ctx context.Context, subject screen.Subject) (found *answer.Process, err error) {
+func (s *fleetSource) Process(ctx context.Context, subject screen.Subject) (found *report.Process, err error) {
 	filter := query.Filter{Cluster: subject.Cluster, Host: subject.Host, PID: subject.PID}
 	err = s.with(ctx, func(ctx context.Context, fleet *answer.Fleet) error {
 		list, err := fleet.Describe(ctx, filter, maxAllocations)

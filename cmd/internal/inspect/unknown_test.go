@@ -14,6 +14,7 @@ import (
 	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/fold"
+	"github.com/gputap/gputap/cmd/internal/report"
 	"github.com/gputap/gputap/consumer/consumertest"
 	"github.com/gputap/gputap/consumer/launch"
 	"github.com/gputap/gputap/schema"
@@ -86,10 +87,10 @@ func TestUnknownIsNotZero(t *testing.T) {
 // TestGrowthWhileWarming: the growth of a process that is not judged yet is unknown, and sorted last.
 func TestGrowthWhileWarming(t *testing.T) {
 	t.Parallel()
-	of := func(pid uint32, states ...string) *answer.Process {
-		p := &answer.Process{PID: pid, Evidence: "complete"}
+	of := func(pid uint32, states ...string) *report.Process {
+		p := &report.Process{PID: pid, Evidence: "complete"}
 		for _, s := range states {
-			v := answer.Verdict{State: s, SlopeBytesPerHour: 136 << 30}
+			v := report.Verdict{State: s, SlopeBytesPerHour: 136 << 30}
 			if v.Grows() {
 				v.SlopeBytesPerHour = uint64(pid)
 			}

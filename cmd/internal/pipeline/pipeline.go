@@ -14,11 +14,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/cmd/internal/embedded"
 	"github.com/gputap/gputap/cmd/internal/fold"
 	"github.com/gputap/gputap/cmd/internal/local"
+	"github.com/gputap/gputap/cmd/internal/report"
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/alert"
@@ -216,8 +216,8 @@ func (p *Pipeline) Collectors() []prometheus.Collector {
 }
 
 // Snapshot reads the folds. The process with the most live memory comes first.
-func (p *Pipeline) Snapshot() *answer.Snapshot {
-	s := answer.New(time.Now())
+func (p *Pipeline) Snapshot() *report.Snapshot {
+	s := report.New(time.Now())
 	s.Watches(p.features, true)
 	p.folds.AddTo(s)
 	s.Sort()
@@ -227,5 +227,5 @@ func (p *Pipeline) Snapshot() *answer.Snapshot {
 // Largest returns the n rows of equal live allocations with the most bytes.
 func (p *Pipeline) Largest(n int) []leak.TopRow { return fold.Largest([]*fold.Set{&p.folds}, n) }
 
-// Lost returns by cause what was lost: see answer.Lost.
-func (p *Pipeline) Lost() map[string]uint64 { return answer.Lost(p.folds.Readers) }
+// Lost returns by cause what was lost: see report.Lost.
+func (p *Pipeline) Lost() map[string]uint64 { return report.Lost(p.folds.Readers) }

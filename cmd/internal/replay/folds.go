@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/fold"
 	"github.com/gputap/gputap/cmd/internal/moved"
+	"github.com/gputap/gputap/cmd/internal/report"
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/coverage"
 	"github.com/gputap/gputap/consumer/leak"
@@ -109,8 +109,8 @@ func (f *folds) showHeard(by time.Duration) {
 }
 
 // snapshot reads the folds after the replay of a file. at is its time.
-func (f *folds) snapshot(at time.Time, file *File) *answer.Snapshot {
-	s := answer.New(at)
+func (f *folds) snapshot(at time.Time, file *File) *report.Snapshot {
+	s := report.New(at)
 	s.Watches(file.watched())
 	for _, set := range f.sets {
 		set.AddTo(s)
@@ -119,11 +119,11 @@ func (f *folds) snapshot(at time.Time, file *File) *answer.Snapshot {
 	return s
 }
 
-// lost returns the lost events by cause: see answer.Lost.
+// lost returns the lost events by cause: see report.Lost.
 func (f *folds) lost() map[string]uint64 {
 	sum := map[string]uint64{}
 	for _, set := range f.sets {
-		for cause, n := range answer.Lost(set.Readers) {
+		for cause, n := range report.Lost(set.Readers) {
 			sum[cause] += n
 		}
 	}

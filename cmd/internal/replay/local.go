@@ -5,8 +5,8 @@ import (
 	"log/slog"
 	"slices"
 
-	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/fold"
+	"github.com/gputap/gputap/cmd/internal/report"
 	"github.com/gputap/gputap/config"
 	"github.com/gputap/gputap/consumer/alert"
 	"github.com/gputap/gputap/consumer/leak"
@@ -73,7 +73,7 @@ func (l *Local) Run(ctx context.Context) error { return l.run(ctx) }
 
 // Snapshot reads the folds after Run. Its time is that of the last message; without messages, of the last write to the
 // file.
-func (l *Local) Snapshot() *answer.Snapshot {
+func (l *Local) Snapshot() *report.Snapshot {
 	l.folds.showHeard(0)
 	at := l.Stats().Last
 	if at.IsZero() {
@@ -85,7 +85,7 @@ func (l *Local) Snapshot() *answer.Snapshot {
 // Largest returns the n rows of equal live allocations with the most bytes.
 func (l *Local) Largest(n int) []leak.TopRow { return fold.Largest(l.folds.sets, n) }
 
-// Lost returns the lost events by cause: see answer.Lost.
+// Lost returns the lost events by cause: see report.Lost.
 func (l *Local) Lost() map[string]uint64 { return l.folds.lost() }
 
 // Close ends the server.

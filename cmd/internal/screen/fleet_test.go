@@ -10,6 +10,7 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/harness/terminal"
+	"github.com/gputap/gputap/cmd/internal/report"
 	"github.com/gputap/gputap/consumer/anomaly"
 )
 
@@ -20,28 +21,28 @@ func ago(d time.Duration) time.Time { return now.Add(-d) }
 // fixed is a source with the same answers each time. Tests replace its functions.
 type fixed struct {
 	overview func(context.Context) (*answer.Overview, error)
-	process  func(context.Context, Subject) (*answer.Process, error)
+	process  func(context.Context, Subject) (*report.Process, error)
 }
 
 func (f *fixed) Overview(ctx context.Context) (*answer.Overview, error) { return f.overview(ctx) }
 
-func (f *fixed) Process(ctx context.Context, s Subject) (*answer.Process, error) {
+func (f *fixed) Process(ctx context.Context, s Subject) (*report.Process, error) {
 	return f.process(ctx, s)
 }
 
 const gpu1, gpu2 = "GPU-a0b1c2d3-0000-4000-8000-000000000001", "GPU-b0b1c2d3-0000-4000-8000-000000000002"
 
-func trainer() *answer.Process {
-	p := &answer.Process{
+func trainer() *report.Process {
+	p := &report.Process{
 		Cluster: "prod", Host: "gpu-17", PID: 4021337, Comm: "python3", User: "ann", UID: 1000, Evidence: "complete",
 		Start: ago(3 * time.Hour), LiveBytes: 61<<30 + 300<<20, LiveAllocations: 811, PeakBytes: 70 << 30,
-		GPUs: map[string]*answer.GPU{gpu1: {LiveBytes: 61 << 30}, gpu2: {LiveBytes: 300 << 20}},
-		Verdicts: []answer.Verdict{
+		GPUs: map[string]*report.GPU{gpu1: {LiveBytes: 61 << 30}, gpu2: {LiveBytes: 300 << 20}},
+		Verdicts: []report.Verdict{
 			{GPU: gpu1, State: "suspect", SlopeBytesPerHour: 3<<30 + 512<<20, SuspectBytes: 7 << 30,
 				Why: "live memory has grown by 7.00 GiB in 2h0m0s and does not come down " +
 					"(3.50 GiB per hour); 6.20 GiB of " +
 					"it is older than 7m0s and still live; the GPU is full in 22h0m0s",
-				Groups: []answer.Group{
+				Groups: []report.Group{
 					{TID: 4021337, Thread: "python3", Class: "device", SizeClass: 16 << 20, Bytes: 7 << 30,
 						Allocations: 350, OldestSeconds: 7200},
 					{TID: 4021390, Thread: "cache", Class: "device", SizeClass: 4 << 10, Bytes: 1 << 20,
@@ -53,7 +54,7 @@ func trainer() *answer.Process {
 	}
 	add := func(n int, bytes uint64, class, gpu string, tid uint32, thread, symbol string) {
 		for i := range n {
-			p.Largest = append(p.Largest, answer.Allocation{
+			p.Largest = append(p.Largest, report.Allocation{
 				Address: fmt.Sprintf("0x7f%02x%08x", len(p.Largest), i<<25), Bytes: bytes, Class: class,
 				GPU: gpu, TID: tid,
 				Thread: thread, Since: ago(time.Duration(len(p.Largest)+1) * time.Minute), Symbol: symbol})
@@ -70,19 +71,19 @@ func trainer() *answer.Process {
 func overview(more int) *answer.Overview {
 	list := []*answer.Activity{
 		{Process: trainer(), LaunchRate: new(1234.5), WaitShare: new(.314), Copied: new(uint64(3 << 40))},
-		{Process: &answer.Process{Cluster: "prod", Host: "gpu-2", PID: 88, Comm: "serve", UID: 33, Evidence: "gap",
+		{Process: &report.Process{Cluster: "prod", Host: "gpu-2", PID: 88, Comm: "serve", UID: 33, Evidence: "gap",
 			Ended: true, Start: ago(50 * time.Hour), PeakBytes: 20 << 20, UnfreedBytes: 512}},
-		{Process: &answer.Process{Cluster: "prod", Host: "gpu-2", PID: 4242, Comm: "Triton\x1b[2J",
+		{Process: &report.Process{Cluster: "prod", Host: "gpu-2", PID: 4242, Comm: "Triton\x1b[2J",
 			User: "svc-inference", Evidence: "late", Start: ago(9 * time.Minute), LiveBytes: 1023<<20 + 1014<<10,
 			PeakBytes: 2 << 30, LiveAllocations: 12,
-			Verdicts: []answer.Verdict{{State: "growing", SlopeBytesPerHour: 64 << 20}}},
+			Verdicts: []report.Verdict{{State: "growing", SlopeBytesPerHour: 64 << 20}}},
 			LaunchRate: new(0.25), Copied: new(uint64(12))},
-		{Process: &answer.Process{Cluster: "lab", Host: "workstation.of.somebody.example.org", PID: 7, Comm: "学習プログラム",
+		{Process: &report.Process{Cluster: "lab", Host: "workstation.of.somebody.example.org", PID: 7, Comm: "学習プログラム",
 			User: "bo", Evidence: "complete", Start: ago(time.Second), LiveBytes: 8 << 20, PeakBytes: 8 << 20},
 			WaitShare: new(1.9)},
 	}
 	for i := range more {
-		list = append(list, &answer.Activity{Process: &answer.Process{Cluster: "prod",
+		list = append(list, &answer.Activity{Process: &report.Process{Cluster: "prod",
 			Host: fmt.Sprintf("gpu-1%02d", i/4), PID: uint32(1000 + i), Comm: "worker", User: "ann",
 			Evidence: "complete", Start: ago(time.Hour),
 			LiveBytes: uint64(more-i) << 10, PeakBytes: uint64(1+i*37%more) << 20, LiveAllocations: uint64(i)},
@@ -100,7 +101,7 @@ func fleet(more int) *fixed {
 	o := overview(more)
 	return &fixed{
 		overview: func(context.Context) (*answer.Overview, error) { return o, nil },
-		process: func(_ context.Context, s Subject) (*answer.Process, error) {
+		process: func(_ context.Context, s Subject) (*report.Process, error) {
 			for _, a := range o.Processes {
 				if s.Is(a.Process) {
 					return a.Process, nil

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/report"
 )
 
 // groupKey is the properties that all allocations of a group share.
@@ -27,7 +27,7 @@ type group struct {
 	count  uint64
 	bytes  uint64
 	oldest time.Time
-	list   []answer.Allocation // empty if the verdict alone names the group
+	list   []report.Allocation // empty if the verdict alone names the group
 	state  string              // of the verdict that names the group
 }
 
@@ -40,7 +40,7 @@ func sizeClass(bytes uint64) uint64 {
 
 // groups groups the largest allocations of a process, those with the most bytes first. It adds the groups of which the
 // verdicts say that they grow.
-func groups(p *answer.Process, now time.Time) []*group {
+func groups(p *report.Process, now time.Time) []*group {
 	var all []*group
 	at := map[groupKey]*group{}
 	find := func(k groupKey, thread string) *group {
@@ -106,7 +106,7 @@ var allocationColumns = []column{
 	{title: "THREAD", width: 18, room: 14, rank: 1}, {title: "GPU", width: 12, room: 28, clip: true, rank: 2},
 }
 
-func allocationRow(a *answer.Allocation) row {
+func allocationRow(a *report.Allocation) row {
 	return row{key: a.Address, search: a.Address + " " + a.Symbol, cells: func(now time.Time) []string {
 		return []string{a.Address, app.Bytes(a.Bytes), app.Age(now.Sub(a.Since)), a.Class, a.Symbol,
 			threadText(a.TID, a.Thread), a.GPU}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/report"
 )
 
 // Options of a screen.
@@ -31,7 +32,7 @@ type Model struct {
 	once          bool // nobody presses a key
 
 	overview *answer.Overview // the last answer; nil before the first
-	process  *answer.Process  // of the pages below the list; nil before its answer
+	process  *report.Process  // of the pages below the list; nil before its answer
 	err      error            // of the last question
 	asking   bool
 	tick     int // number of the last timer that was set
@@ -67,7 +68,7 @@ func New(ctx context.Context, source Source, opts Options) *Model {
 type answered struct {
 	overview *answer.Overview
 	about    *Subject
-	process  *answer.Process
+	process  *report.Process
 	err      error
 }
 

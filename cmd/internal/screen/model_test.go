@@ -10,6 +10,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/gputap/gputap/cmd/internal/answer"
+	"github.com/gputap/gputap/cmd/internal/report"
 )
 
 // TestErrorKeepsTheLastAnswer: the first answer stays, with its age, while later questions fail, and goes away with the
@@ -120,7 +121,7 @@ func TestCursorStaysOnItsProcess(t *testing.T) {
 func TestProcessThatIsGone(t *testing.T) {
 	t.Parallel()
 	source := fleet(3)
-	source.process = func(context.Context, Subject) (*answer.Process, error) { return nil, nil }
+	source.process = func(context.Context, Subject) (*report.Process, error) { return nil, nil }
 	m := New(t.Context(), source, options(Marks))
 	m.Update(m.ask(nil))
 	m.Update(press(m, tea.KeyEnter)())

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/cmd/internal/report"
 	"github.com/gputap/gputap/consumer/trend"
 )
 
@@ -89,7 +90,7 @@ func most[T cmp.Ordered](of func(activity) T) func(a, b activity) int {
 // orders begins with the default.
 var orders = []order{
 	{"live", "LIVE", func(a, b activity) int {
-		return cmp.Or(answer.UnknownLast(a.Process, b.Process), cmp.Compare(b.LiveBytes, a.LiveBytes),
+		return cmp.Or(report.UnknownLast(a.Process, b.Process), cmp.Compare(b.LiveBytes, a.LiveBytes),
 			cmp.Compare(b.UnfreedBytes, a.UnfreedBytes))
 	}},
 	{"peak", "PEAK", most(func(a activity) float64 { return known(a.Memory(a.PeakBytes)) })},

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/cmd/internal/harness/terminal"
+	"github.com/gputap/gputap/cmd/internal/report"
 )
 
 const down, up, end, home, pageDown = "\x1b[B", "\x1b[A", "\x1b[F", "\x1b[H", "\x1b[6~"
@@ -142,10 +143,10 @@ func TestFilter(t *testing.T) {
 func TestGroupsEqualASum(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 4))
-	p := &answer.Process{}
+	p := &report.Process{}
 	bytes, counts, oldest := map[string]uint64{}, map[string]uint64{}, map[string]time.Time{}
 	for i := range 1000 {
-		a := answer.Allocation{Address: fmt.Sprint(i), Bytes: 1 + random.Uint64N(1<<random.UintN(36)),
+		a := report.Allocation{Address: fmt.Sprint(i), Bytes: 1 + random.Uint64N(1<<random.UintN(36)),
 			Class: []string{"device", "pool"}[random.IntN(2)], GPU: fmt.Sprint("GPU-", random.IntN(3)),
 			TID: random.Uint32N(4), Thread: "t", Since: ago(time.Duration(random.IntN(1e6)) * time.Millisecond)}
 		p.Largest = append(p.Largest, a)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gputap/gputap/cmd/internal/answer"
+	"github.com/gputap/gputap/cmd/internal/report"
 )
 
 // Source answers the questions of a screen, which asks one at a time.
@@ -13,7 +14,7 @@ type Source interface {
 	// Overview returns all processes that the screen is about.
 	Overview(ctx context.Context) (*answer.Overview, error)
 	// Process returns one process with its largest allocations; nil: it is no longer known.
-	Process(ctx context.Context, s Subject) (*answer.Process, error)
+	Process(ctx context.Context, s Subject) (*report.Process, error)
 }
 
 // Subject names a process.
@@ -23,10 +24,10 @@ type Subject struct {
 	Start         time.Time
 }
 
-func subjectOf(p *answer.Process) Subject { return Subject{p.Cluster, p.Host, p.PID, p.Start} }
+func subjectOf(p *report.Process) Subject { return Subject{p.Cluster, p.Host, p.PID, p.Start} }
 
 // Is reports whether p is the process.
-func (s Subject) Is(p *answer.Process) bool { return subjectOf(p).key() == s.key() }
+func (s Subject) Is(p *report.Process) bool { return subjectOf(p).key() == s.key() }
 
 func (s Subject) key() string {
 	return fmt.Sprintf("%s/%s/%d/%d", s.Cluster, s.Host, s.PID, s.Start.UnixNano())

@@ -1,4 +1,4 @@
-package answer
+package report
 
 import (
 	"cmp"
@@ -21,7 +21,7 @@ func (p *Process) State() string {
 func (p *Process) progress() string {
 	switch {
 	case p.lacks.memory:
-		return unknown
+		return Unknown
 	case p.Ended:
 		return "ended"
 	case p.silent:

@@ -1,4 +1,4 @@
-package answer
+package report
 
 import (
 	"time"
@@ -70,13 +70,13 @@ func later(a *time.Time, b time.Time) *time.Time {
 }
 
 func (h *Host) addLost(status *consumer.HostStatus) {
-	for cause, n := range lossesOf(status) {
+	for cause, n := range LossesOf(status) {
 		losses(h.Lost).raise(cause, n)
 	}
 }
 
-// lossesOf returns the losses of a host that a reader knows.
-func lossesOf(status *consumer.HostStatus) losses {
+// LossesOf returns the losses of a host that a reader knows, by cause, without those that are 0.
+func LossesOf(status *consumer.HostStatus) map[string]uint64 {
 	lost := losses{}
 	for cause, n := range status.Lost {
 		lost.raise(schema.Loss(cause).String(), n)

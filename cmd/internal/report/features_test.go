@@ -1,4 +1,4 @@
-package answer
+package report
 
 import (
 	"strings"
@@ -31,8 +31,8 @@ func TestRemediesFitTheFeatures(t *testing.T) {
 			s.Watches(row.watched, row.complete)
 		}
 		info := process.Info{ID: schema.ProcessID{Host: "gpu-1", PID: 7}, Start: time.Unix(900, 0)}
-		s.addLaunches(&launch.Process{Info: info, Launches: 3, Funcs: []launch.Func{{Name: "gemm", Launches: 3}}})
-		s.addCopies(&bandwidth.Process{Info: info, Groups: []bandwidth.Group{
+		s.AddLaunches(&launch.Process{Info: info, Launches: 3, Funcs: []launch.Func{{Name: "gemm", Launches: 3}}})
+		s.AddCopies(&bandwidth.Process{Info: info, Groups: []bandwidth.Group{
 			{Direction: schema.HtoD, Async: bandwidth.Use{Calls: 2, Bytes: 9}}}})
 		var out strings.Builder
 		s.Processes[0].Describe(&out, s.Time)

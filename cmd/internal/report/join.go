@@ -1,4 +1,4 @@
-package answer
+package report
 
 import (
 	"cmp"
@@ -13,12 +13,12 @@ import (
 	"github.com/gputap/gputap/consumer/launch"
 	"github.com/gputap/gputap/consumer/leak"
 	"github.com/gputap/gputap/consumer/process"
-	"github.com/gputap/gputap/consumer/query"
 	"github.com/gputap/gputap/consumer/tensor"
 	"github.com/gputap/gputap/schema"
 )
 
-const unknown = "unknown"
+// Unknown stands in the place of a name that is not known, such as the UUID of a GPU.
+const Unknown = "unknown"
 
 // New returns a Snapshot of nothing.
 func New(at time.Time) *Snapshot {
@@ -33,25 +33,25 @@ func New(at time.Time) *Snapshot {
 func (s *Snapshot) Add(fold consumer.Fold, reader *consumer.Reader) {
 	switch f := fold.(type) {
 	case *leak.Tracker:
-		s.addMemory(f.Report(), heardOf(reader))
+		s.addTracker(f.Report(), reader)
 		s.addAlerts(f.Alerts())
 	case interface{ Alerts() []alert.Alert }:
 		s.addAlerts(f.Alerts())
 	case *launch.Histogram:
 		for _, q := range f.Report() {
-			s.addLaunches(&q)
+			s.AddLaunches(&q)
 		}
 	case *bandwidth.Meter:
 		for _, q := range f.Report() {
-			s.addCopies(&q)
+			s.AddCopies(&q)
 		}
 	case *tensor.Fold:
 		for _, q := range f.Report(0) {
-			s.addTensors(&q)
+			s.AddTensors(&q)
 		}
 	case *coverage.Fold:
-		for _, row := range hostRows(f, nil, reader, &query.Question{Detail: true}) {
-			s.addHost(&row)
+		for _, row := range HostRows(f, reader) {
+			s.AddHost(&row)
 		}
 	}
 }
@@ -110,7 +110,7 @@ func (p *Process) calls(list []process.Call) {
 	}
 }
 
-// features are the kinds of events that this run watches, as far as answers depend on them.
+// features are the kinds of events that this run watches, as far as reports depend on them.
 type features struct {
 	known  bool // false: the answer of a fleet does not tell, nor may a recording of one
 	paired bool // launches and waits

@@ -1,4 +1,4 @@
-package answer
+package report
 
 import (
 	"time"
@@ -112,8 +112,11 @@ type GPU struct {
 	Inferred  bool        `json:"inferred"`
 	Info      *MemoryInfo `json:"memory_info,omitempty"`
 
-	total uint64 // bytes of the whole GPU; 0: unknown
+	total uint64
 }
+
+// TotalBytes returns the memory of the whole GPU, as the process was told; 0: unknown.
+func (g *GPU) TotalBytes() uint64 { return g.total }
 
 // Thread is the live GPU memory that one thread allocated.
 type Thread struct {

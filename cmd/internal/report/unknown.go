@@ -1,4 +1,4 @@
-package answer
+package report
 
 import (
 	"bytes"
@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-
-	"github.com/gputap/gputap/consumer/query"
 )
 
 // figures are the groups of figures of a process, by the fold that they come from.
@@ -24,26 +22,11 @@ func (f *figures) of(fold string) *bool {
 	return &f.copies
 }
 
-// markUnknown marks the processes about which a fold did not answer: their shard is missing, or the fold left some
-// processes out, because of a limit or because it knows them by an earlier name than the filter has. Without either, a
-// fold that does not know a process has seen no call of it.
-func markUnknown(processes []*Process, t *topology, a *query.Answer, q *query.Question) {
-	missing, told := map[int]bool{}, 0
-	for _, m := range a.Missing {
-		missing[m.Shard] = true
-	}
-	for _, p := range processes {
-		if *p.told.of(a.Fold) {
-			told++
-		}
-	}
-	selects := q.Comm != "" || told < a.Total()
-	for _, p := range processes {
-		if !*p.told.of(a.Fold) && (selects || missing[t.Shard(p.Cluster, p.Host)]) {
-			*p.lacks.of(a.Fold) = true
-		}
-	}
-}
+// Told reports whether a fold told of the process.
+func (p *Process) Told(fold string) bool { return *p.told.of(fold) }
+
+// SetUnknown marks the figures of a fold as unknown: it did not answer about the process.
+func (p *Process) SetUnknown(fold string) { *p.lacks.of(fold) = true }
 
 // Memory returns a figure of gputap-leak about the process; nil: unknown.
 func (p *Process) Memory(figure uint64) *uint64 {

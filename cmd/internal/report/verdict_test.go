@@ -1,10 +1,9 @@
-package answer_test
+package report
 
 import (
 	"testing"
 	"time"
 
-	"github.com/gputap/gputap/cmd/internal/answer"
 	"github.com/gputap/gputap/consumer/leak"
 )
 
@@ -22,7 +21,7 @@ func TestTimeUntilTheGPUIsFull(t *testing.T) {
 		{"soon", leak.Verdict{FullIn: 4 * time.Second}, new(4.0), "; the GPU is full in 1m"},
 		{"later", leak.Verdict{FullIn: 90 * time.Minute}, new(5400.0), "; the GPU is full in 1h30m"},
 	} {
-		v := answer.VerdictOf(&row.verdict, &leak.Process{})
+		v := verdictOf(&row.verdict, &leak.Process{})
 		known := v.FullInSeconds != nil && row.seconds != nil && *v.FullInSeconds == *row.seconds
 		if text := v.FullText(); text != row.text || !known && (v.FullInSeconds != nil || row.seconds != nil) {
 			t.Errorf("%s: %v, %q", row.name, v.FullInSeconds, text)
@@ -34,7 +33,7 @@ func TestTimeUntilTheGPUIsFull(t *testing.T) {
 func TestVerdictNamesItsGPU(t *testing.T) {
 	t.Parallel()
 	for uuid, want := range map[string]string{"": "GPU unknown", "GPU-a0b1c2d3-0000-4000": "GPU-a0b1c2d3"} {
-		v := answer.VerdictOf(&leak.Verdict{GPU: uuid}, &leak.Process{})
+		v := verdictOf(&leak.Verdict{GPU: uuid}, &leak.Process{})
 		if got := v.GPUText(); got != want {
 			t.Errorf("%q is shown as %q, want %q", uuid, got, want)
 		}

@@ -1,20 +1,18 @@
-package answer
+package report
 
 import (
 	"cmp"
 	"fmt"
 	"io"
-	"iter"
 	"slices"
 	"time"
 
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/consumer/launch"
-	"github.com/gputap/gputap/consumer/process"
-	"github.com/gputap/gputap/consumer/query"
 )
 
-func (s *Snapshot) addLaunches(q *launch.Process) {
+// AddLaunches adds a process of the launch fold.
+func (s *Snapshot) AddLaunches(q *launch.Process) {
 	p := s.process(&q.Info)
 	p.told.launches = true
 	p.calls(q.Calls)
@@ -38,42 +36,10 @@ func (p *Process) kernel(f *launch.Func) {
 	k.FromGraphs += f.FromGraphs
 	switch {
 	case f.Mangled == "":
-		k.NameSource = unknown
+		k.NameSource = Unknown
 	case f.Read:
 		k.NameSource = "read"
 	}
-}
-
-func launchInfo(p *launch.Process) *process.Info { return &p.Info }
-
-// launchRows are the processes with the most launches first. Without detail they have only their sums.
-func launchRows(h *launch.Histogram, q *query.Question) (iter.Seq[any], int) {
-	rows := selected(h.Report(), q, launchInfo)
-	if !q.Detail {
-		for i := range rows {
-			p := &rows[i]
-			p.Calls, p.Funcs, p.Graphs, p.Gaps = nil, nil, nil, nil
-		}
-	}
-	return largest(rows, q.Limit, func(p *launch.Process) uint64 { return p.Launches })
-}
-
-// kernelRow is one CUDA kernel of one process.
-type kernelRow struct {
-	process.Info
-	Func launch.Func
-}
-
-// kernelRows are the most launched kernels first.
-func kernelRows(h *launch.Histogram, q *query.Question) (iter.Seq[any], int) {
-	var rows []kernelRow
-	for _, p := range selected(h.Report(), q, launchInfo) {
-		for _, f := range p.Funcs {
-			f.Shapes = nil
-			rows = append(rows, kernelRow{p.Info, f})
-		}
-	}
-	return largest(rows, q.Limit, func(k *kernelRow) uint64 { return k.Func.Launches })
 }
 
 // Rate is how often something was launched. LastMinute is null without a complete minute in the life of the process.

@@ -1,4 +1,4 @@
-package answer
+package report
 
 import (
 	"encoding/json"
@@ -15,10 +15,10 @@ func joined(features []string, launches []launch.Process, copies []bandwidth.Pro
 	s := New(time.Unix(0, 0))
 	s.Watches(features, true)
 	for i := range launches {
-		s.addLaunches(&launches[i])
+		s.AddLaunches(&launches[i])
 	}
 	for i := range copies {
-		s.addCopies(&copies[i])
+		s.AddCopies(&copies[i])
 	}
 	return s.Processes[0]
 }

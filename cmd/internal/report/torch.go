@@ -1,17 +1,14 @@
-package answer
+package report
 
 import (
 	"cmp"
 	"fmt"
 	"io"
-	"iter"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/gputap/gputap/cmd/internal/app"
-	"github.com/gputap/gputap/consumer/process"
-	"github.com/gputap/gputap/consumer/query"
 	"github.com/gputap/gputap/consumer/tensor"
 	"github.com/gputap/gputap/consumer/trend"
 )
@@ -42,14 +39,11 @@ type Block struct {
 	Since   time.Time `json:"since"`
 }
 
-// maxBlocks is how many blocks of a GPU an answer about one process has.
-const maxBlocks = 10
-
-// addTensors adds the allocators of a process. GPUs whose UUID is unknown are summed.
-func (s *Snapshot) addTensors(q *tensor.Process) {
+// AddTensors adds the allocators of a process of the tensor fold. GPUs whose UUID is unknown are summed.
+func (s *Snapshot) AddTensors(q *tensor.Process) {
 	p := s.process(&q.Info)
 	for _, g := range q.GPUs {
-		uuid := cmp.Or(g.UUID, unknown)
+		uuid := cmp.Or(g.UUID, Unknown)
 		if p.Torch[uuid] == nil {
 			v := &g.Verdict
 			p.Torch[uuid] = &Torch{Verdict: v.State.String(), CacheVerdict: v.Cache.String(),
@@ -66,22 +60,6 @@ func (s *Snapshot) addTensors(q *tensor.Process) {
 			t.LargestBlocks = append(t.LargestBlocks, Block{hex(b.Ptr), b.Bytes, b.TID, b.Comm, b.At})
 		}
 	}
-}
-
-// tensorRows are the processes with the most driver memory of PyTorch first. About one process, they have its largest
-// blocks.
-func tensorRows(f *tensor.Fold, q *query.Question) (iter.Seq[any], int) {
-	largestBlocks := 0
-	if q.PID != 0 {
-		largestBlocks = maxBlocks
-	}
-	rows := selected(f.Report(largestBlocks), q, func(p *tensor.Process) *process.Info { return &p.Info })
-	return largest(rows, q.Limit, func(p *tensor.Process) (n uint64) {
-		for i := range p.GPUs {
-			n += p.GPUs[i].Reserved.Bytes
-		}
-		return n
-	})
 }
 
 func writeTorch(out io.Writer, p *Process) {

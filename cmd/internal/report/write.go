@@ -1,4 +1,4 @@
-package answer
+package report
 
 import (
 	"bufio"
@@ -229,9 +229,9 @@ func gpuText(uuid string, inferred bool) string {
 	return fmt.Sprintf("%.12s", uuid)
 }
 
-// gpuName returns the beginning of the UUID in an answer.
+// gpuName returns the beginning of a UUID that a report has.
 func gpuName(uuid string) string {
-	if uuid == unknown {
+	if uuid == Unknown {
 		return gpuText("", false)
 	}
 	return gpuText(uuid, false)

@@ -1,18 +1,14 @@
-package answer
+package report
 
 import (
-	"context"
+	"cmp"
 	"fmt"
 	"io"
-	"iter"
 	"slices"
 	"time"
 
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/consumer/leak"
-	"github.com/gputap/gputap/consumer/process"
-	"github.com/gputap/gputap/consumer/query"
-	"github.com/gputap/gputap/schema"
 )
 
 // Allocation is one live allocation of GPU memory, or of pinned or registered host memory.
@@ -27,53 +23,10 @@ type Allocation struct {
 	Symbol  string    `json:"symbol"` // the driver function that allocated it
 }
 
-// allocationRow is one allocation of a process.
-type allocationRow struct {
-	ID schema.ProcessID
-	Allocation
-}
-
-// maxAsked is of how many processes one shard lists the allocations. A PID on a host names few.
-const maxAsked = 16
-
-// allocationRows are the largest allocations of each process that the question selects, at most its limit of each.
-func allocationRows(t *leak.Tracker, q *query.Question) (iter.Seq[any], int) {
-	var rows []allocationRow
-	selected := selected(t.Report().Processes, q, func(p *leak.Process) *process.Info { return &p.Info })
-	for i := range selected[:min(maxAsked, len(selected))] {
-		for _, a := range t.LargestOf(selected[i].ID, q.Limit) {
-			gpu := a.GPU
-			if gpu == "" {
-				gpu = unknown
-			}
-			rows = append(rows, allocationRow{a.ID, Allocation{hex(a.Ptr), a.Bytes, a.Class.String(), gpu, a.TID,
-				a.ThreadComm, a.At, a.Symbol}})
-		}
-	}
-	return each(rows), len(rows)
-}
-
-// Describe returns the processes that a filter selects with all figures, each with its largest allocations.
-func (f *Fleet) Describe(ctx context.Context, filter query.Filter, allocations int) (*List[*Process], error) {
-	list, answer, err := f.processes(ctx, query.Question{Filter: filter, Detail: true},
-		asked{"leak", query.Question{What: whatAllocations, Filter: filter, Limit: allocations}})
-	if err != nil {
-		return nil, err
-	}
-	found, err := query.Rows[allocationRow](answer)
-	if err != nil {
-		return nil, err
-	}
-	of := map[schema.ProcessID]*Process{}
-	for _, p := range list.Items {
-		of[p.id] = p
-	}
-	for i := range found {
-		if p := of[found[i].ID]; p != nil {
-			p.Largest = append(p.Largest, found[i].Allocation)
-		}
-	}
-	return list, nil
+// AllocationOf returns the allocation as reports show it.
+func AllocationOf(a *leak.Allocation) Allocation {
+	return Allocation{hex(a.Ptr), a.Bytes, a.Class.String(), cmp.Or(a.GPU, Unknown), a.TID, a.ThreadComm, a.At,
+		a.Symbol}
 }
 
 // writeLargest prints the largest allocations.

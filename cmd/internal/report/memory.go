@@ -1,25 +1,24 @@
-package answer
+package report
 
 import (
 	"cmp"
 	"fmt"
 	"io"
-	"iter"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/gputap/gputap/cmd/internal/app"
 	"github.com/gputap/gputap/consumer"
 	"github.com/gputap/gputap/consumer/leak"
-	"github.com/gputap/gputap/consumer/process"
-	"github.com/gputap/gputap/consumer/query"
-	"github.com/gputap/gputap/consumer/snapshot"
 	"github.com/gputap/gputap/consumer/trend"
 	"github.com/gputap/gputap/schema"
 )
 
-func (s *Snapshot) addMemory(report leak.Report, heard map[snapshot.HostID]time.Time) {
+// SilentAfter is how long nothing was heard of a host that is silent: three heartbeats.
+const SilentAfter = 30 * time.Second
+
+// addTracker adds the counters and processes of the leak fold, which a reader feeds.
+func (s *Snapshot) addTracker(report leak.Report, reader *consumer.Reader) {
 	c := report.Counters
 	s.Counters.UnmatchedFrees += c.UnmatchedFrees
 	s.Counters.ReallocOverLive += c.ReallocOverLive
@@ -30,16 +29,17 @@ func (s *Snapshot) addMemory(report leak.Report, heard map[snapshot.HostID]time.
 	s.Counters.UnknownContexts += c.UnknownContexts
 	for i := range report.Processes {
 		q := &report.Processes[i]
-		s.addProcess(&memoryRow{*q, heard[snapshot.HostID{Cluster: q.ID.Cluster, Host: q.ID.Host}]})
+		s.AddMemory(q, reader.Heard(q.ID.Cluster, q.ID.Host))
 	}
 }
 
-func (s *Snapshot) addProcess(q *memoryRow) {
+// AddMemory adds a process of the leak fold. heard is when NATS stored the last batch of its host; zero: unknown.
+func (s *Snapshot) AddMemory(q *leak.Process, heard time.Time) {
 	p := s.process(&q.Info)
-	p.memory(&q.Process)
+	p.memory(q)
 	p.told.memory = true
-	p.Heard = known(q.Heard)
-	p.silent = p.Heard != nil && s.Time.Sub(*p.Heard) > silentAfter
+	p.Heard = known(heard)
+	p.silent = p.Heard != nil && s.Time.Sub(*p.Heard) > SilentAfter
 }
 
 func (p *Process) memory(q *leak.Process) {
@@ -60,7 +60,7 @@ func (p *Process) memory(q *leak.Process) {
 		p.Threads = append(p.Threads, Thread(t))
 	}
 	for _, g := range q.GPUs {
-		uuid := cmp.Or(g.UUID, unknown)
+		uuid := cmp.Or(g.UUID, Unknown)
 		if p.GPUs[uuid] == nil {
 			p.GPUs[uuid] = &GPU{Inferred: g.Inferred}
 		}
@@ -119,7 +119,7 @@ type Group struct {
 
 func verdictOf(v *leak.Verdict, q *leak.Process) Verdict {
 	out := Verdict{
-		GPU: cmp.Or(v.GPU, unknown), State: v.State.String(), SuspectBytes: v.SuspectBytes,
+		GPU: cmp.Or(v.GPU, Unknown), State: v.State.String(), SuspectBytes: v.SuspectBytes,
 		SlopeBytesPerHour: v.SlopeBytesPerHour, Since: known(v.Since), Why: v.Why, Groups: []Group{},
 	}
 	if v.FullIn > 0 || v.Full {
@@ -182,29 +182,4 @@ func known(t time.Time) *time.Time {
 		return nil
 	}
 	return &t
-}
-
-// memoryRow is a process of the leak fold.
-type memoryRow struct {
-	leak.Process
-	Heard time.Time // when NATS stored the last batch of its host; zero: unknown
-}
-
-// memoryRows are the processes with the most live memory first, and of equal ones that with the most unfreed memory.
-func memoryRows(t *leak.Tracker, r *consumer.Reader, q *query.Question) (iter.Seq[any], int) {
-	heard, rows := heardOf(r), []memoryRow{}
-	for _, p := range selected(t.Report().Processes, q, func(p *leak.Process) *process.Info { return &p.Info }) {
-		rows = append(rows, memoryRow{p, heard[snapshot.HostID{Cluster: p.ID.Cluster, Host: p.ID.Host}]})
-	}
-	if !q.Detail {
-		for i := range rows {
-			p := &rows[i]
-			p.Calls, p.Threads, p.Holders, p.Pools = nil, nil, nil, nil
-			for v := range p.Verdicts {
-				p.Verdicts[v].Groups = nil
-			}
-		}
-	}
-	slices.SortStableFunc(rows, func(a, b memoryRow) int { return cmp.Compare(b.UnfreedBytes, a.UnfreedBytes) })
-	return largest(rows, q.Limit, func(p *memoryRow) uint64 { return p.LiveBytes })
 }

@@ -1,4 +1,4 @@
-package answer
+package report
 
 import (
 	"encoding/json"
@@ -16,7 +16,7 @@ func TestTorchOfUnknownGPUs(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1000, 0).UTC()
 	s := New(at.Add(time.Minute))
-	s.addTensors(&tensor.Process{Info: process.Info{ID: schema.ProcessID{PID: 7}}, GPUs: []tensor.GPU{
+	s.AddTensors(&tensor.Process{Info: process.Info{ID: schema.ProcessID{PID: 7}}, GPUs: []tensor.GPU{
 		{Allocated: tensor.Level{Bytes: 3, Peak: 30}, Reserved: tensor.Level{Bytes: 10, Peak: 40}, Blocks: 2,
 			Largest: []tensor.Block{{Ptr: 0x700, Bytes: 2, TID: 8, Comm: "pt", At: at}}},
 		{Allocated: tensor.Level{Bytes: 5, Peak: 50}, Reserved: tensor.Level{Bytes: 4, Peak: 60}, Blocks: 1},
