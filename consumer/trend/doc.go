@@ -26,7 +26,8 @@
 //
 // A series that passes is Growing. It stays Growing while 70 % of the pairs rise and the last quarter rises at least an
 // eighth as fast as before. It is Suspect if it has grown for 30 windows and by the limit that the caller gives. A
-// cache that fills in fewer than 26 windows never is. Growth is the Theil–Sen slope summed over the time since it began.
+// cache that fills in fewer than 26 windows never is. Growth is the Theil–Sen slope summed over the time since it
+// began.
 //
 // Where the caller asks for it (Residue), a series that fails is Growing if its survivors prove that it grows by less
 // than it fluctuates: each of 28 windows left about as much memory behind, whatever its age, and the minima rise as

@@ -54,7 +54,8 @@ func TestConnectBeforeServerStarts(t *testing.T) {
 		}
 		for end := time.Now().Add(time.Minute); len(received) == 0; time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatal("nothing is published")
+				t.Fatalf("nothing is published: one is %v (%v), the other %v (%v), the server has %d clients",
+					nc.Status(), nc.LastError(), subscribed.Status(), subscribed.LastError(), s.NumClients())
 			}
 			_ = nc.Publish("a", nil) // fails while disconnected, because nothing is buffered
 		}

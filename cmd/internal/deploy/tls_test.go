@@ -245,7 +245,8 @@ func TestClusterOfThreeServers(t *testing.T) {
 		options.Cluster.Host, options.Cluster.Port = "127.0.0.1", port
 		options.Routes = nil
 		for _, other := range ports {
-			options.Routes = append(options.Routes, server.RoutesFromStr(fmt.Sprint("nats-route://127.0.0.1:", other))...)
+			route := fmt.Sprint("nats-route://127.0.0.1:", other)
+			options.Routes = append(options.Routes, server.RoutesFromStr(route)...)
 		}
 		nodes = append(nodes, launch(t, options))
 	}

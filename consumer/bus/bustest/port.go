@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Port reserves a TCP port of 127.0.0.1 until the test ends, for servers that start later, or once more. They can listen
-// on it, as all that set SO_REUSEADDR can. Linux gives it neither to others that ask for any free port, nor to
+// Port reserves a TCP port of 127.0.0.1 until the test ends, for servers that start later, or once more. They can
+// listen on it, as all that set SO_REUSEADDR can. Linux gives it neither to others that ask for any free port, nor to
 // connections.
 func Port(t testing.TB) int {
 	t.Helper()
