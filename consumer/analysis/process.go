@@ -112,6 +112,12 @@ func (p *Process) cover(at schema.KTime) {
 	}
 }
 
+// isBefore reports whether a change is from before the range. The last event before it may be an allocation, and the
+// range may begin at that time.
+func (p *Process) isBefore(c *change) bool {
+	return c.at < p.begin || c.at <= p.known && c.group&freed == 0
+}
+
 // Ended returns when the memory that the process had not freed ended with it; zero: it runs, or it freed all.
 func (p *Process) Ended() time.Time {
 	if p.ended == 0 {

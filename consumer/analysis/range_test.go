@@ -102,3 +102,26 @@ func TestEqualPeaksAndExec(t *testing.T) {
 		t.Errorf("%+v leak, ended %v, %v", leaks, p.Ended(), err)
 	}
 }
+
+// TestLastEventBeforeTheRangeIsAnAllocation: it is memory from before the range, as in a recording without messages.
+func TestLastEventBeforeTheRangeIsAnAllocation(t *testing.T) {
+	t.Parallel()
+	h, before := consumertest.Memory(t, "h"), leak.New(leak.Config{})
+	h.Process(7, 1, "train").Alloc(7, 0x100, 100, 1000, 0).Alloc(7, 0x200, 70, 4000, 0)
+	apply(t, before, h)
+	j := NewJournal("")
+	defer j.Close()
+	consumertest.Restore(t, leak.New(leak.Config{OnMovement: j.Receiver()}), consumertest.Sections(t, before)).
+		Live(time.Time{})
+	of := only(t, j)
+	if got, want := usageOf(t, of, nil), []point{{4000, 170}}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	peaks, err := of.Watermark()
+	if err != nil || peaks[0].Bytes != 170 || !peaks[0].Live[0].Before || !peaks[0].Live[1].Before {
+		t.Errorf("the peak is %+v, %v", peaks, err)
+	}
+	if err := of.Allocations(func(*Group, uint64) { t.Error("it was allocated in the range") }); err != nil {
+		t.Error(err)
+	}
+}

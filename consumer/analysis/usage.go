@@ -30,7 +30,7 @@ func (p *Process) Classes(classes []func(*Group) bool, visit func(at time.Time, 
 		if class < 0 {
 			return true
 		}
-		if before && c.at >= p.begin {
+		if before && !p.isBefore(c) {
 			if before = false; !visit(p.wall(p.begin), live) {
 				ended = true
 				return false
@@ -41,7 +41,7 @@ func (p *Process) Classes(classes []func(*Group) bool, visit func(at time.Time, 
 		} else {
 			live[class] += c.bytes
 		}
-		if c.at < p.begin {
+		if p.isBefore(c) {
 			before = true
 			return true
 		}
@@ -61,7 +61,7 @@ func OnGPU(gpu int) func(*Group) bool { return func(g *Group) bool { return g.GP
 // range.
 func (p *Process) Allocations(visit func(g *Group, bytes uint64)) error {
 	return p.each(func(c *change) bool {
-		if c.group&freed == 0 && c.at > p.known {
+		if c.group&freed == 0 && !p.isBefore(c) {
 			visit(&p.Groups[c.group], c.bytes)
 		}
 		return true

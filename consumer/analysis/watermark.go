@@ -30,7 +30,7 @@ func (p *Process) Watermark() ([]Peak, error) {
 	err := p.each(func(c *change) bool {
 		number++
 		gpu := p.apply(live, c)
-		if c.at < p.begin { // what was live then is known, but not what was freed before
+		if p.isBefore(c) { // what was live then is known, but not what was freed before
 			peaks[gpu] = Peak{Bytes: live[gpu], Time: p.wall(p.begin)}
 			at[gpu] = number
 			return true
@@ -87,7 +87,7 @@ func (p *Process) list(table map[uint32]change, gpu int) []Allocation {
 	all := []Allocation{}
 	for _, c := range table {
 		if g := &p.Groups[c.group]; g.GPU == gpu {
-			all = append(all, Allocation{c.ptr, c.bytes, p.wall(c.at), c.at < p.begin, g})
+			all = append(all, Allocation{c.ptr, c.bytes, p.wall(c.at), p.isBefore(&c), g})
 		}
 	}
 	slices.SortFunc(all, func(a, b Allocation) int {

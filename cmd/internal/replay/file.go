@@ -173,8 +173,14 @@ func (f *File) sections() iter.Seq2[recording.Section, error] {
 	}
 }
 
-// hasState reports whether a section belongs to the selection. With selected hosts, what belongs to no host does not.
+// hasState reports whether a section belongs to the selection. With selected hosts, what belongs to no host does not. It
+// is also empty before the first message of a shard.
 func (f *File) hasState(s *recording.Section) bool {
+	if s.Cluster+s.Host == "" && slices.ContainsFunc(f.streams, func(stream recording.Stream) bool {
+		return stream.Shard == s.Shard && stream.State == recording.KnowledgeComplete && stream.After == 0
+	}) {
+		return false
+	}
 	if f.selection.Cluster == "" && f.selection.Host == "" && f.jobs == nil {
 		return true
 	}
