@@ -154,7 +154,11 @@ func writeRecorded(to io.Writer, s *record.Stats) {
 	if s.Files > 1 {
 		path = fmt.Sprintf("%d files, %s to %s", s.Files, s.FirstPath, s.Path)
 	}
-	writeLine(to, "%s: %s, %s with %s of %s", path, app.Bytes(uint64(s.Bytes)),
+	added := ""
+	if s.Continued {
+		added = "added to an earlier recording: "
+	}
+	writeLine(to, "%s: %s%s, %s with %s of %s", path, added, app.Bytes(uint64(s.Bytes)),
 		app.Plural(s.Messages, "message", "messages"), app.Plural(s.Events, "event", "events"),
 		app.Plural(uint64(s.Shards), "shard", "shards"))
 	if s.Messages > 0 {

@@ -154,6 +154,12 @@ func TestRecordNamesAllFiles(t *testing.T) {
 	if !strings.HasPrefix(out.String(), want) {
 		t.Errorf("%s, want %s", out.String(), want)
 	}
+	out.Reset()
+	writeRecorded(&out, &record.Stats{Continued: true, Files: 1, Path: "x.gtr", Shards: 2})
+	want = "x.gtr: added to an earlier recording: 0 B, 0 messages with 0 events of 2 shards\n"
+	if out.String() != want {
+		t.Errorf("%s, want %s", out.String(), want)
+	}
 }
 
 // TestRecordOptions checks the meaning of the flags.
