@@ -173,8 +173,8 @@ func (f *File) sections() iter.Seq2[recording.Section, error] {
 	}
 }
 
-// hasState reports whether a section belongs to the selection. With selected hosts, what belongs to no host does not. It
-// is also empty before the first message of a shard.
+// hasState reports whether a section belongs to the selection. What belongs to no host does not belong to selected
+// hosts, and is empty before the first message of a shard.
 func (f *File) hasState(s *recording.Section) bool {
 	if s.Cluster+s.Host == "" && slices.ContainsFunc(f.streams, func(stream recording.Stream) bool {
 		return stream.Shard == s.Shard && stream.State == recording.KnowledgeComplete && stream.After == 0
