@@ -35,6 +35,8 @@ type memoryViz struct {
 	frames  []frame
 	frameOf map[frame]uint32
 	names   map[schema.ProcessID]string // of the processes
+
+	overlaps uint64 // allocations in the place of live memory
 }
 
 // verb is what an action does. At equal times, actions come in this order.
@@ -164,6 +166,15 @@ func (v *memoryViz) finish() error {
 		return cmp.Or(cmp.Compare(a.device, b.device), cmp.Compare(a.at, b.at), cmp.Compare(a.verb, b.verb))
 	})
 	return v.write()
+}
+
+// missing says which live memory the snapshot frees although no event does.
+func (v *memoryViz) missing() []string {
+	if v.overlaps == 0 {
+		return nil
+	}
+	return []string{app.Plural(v.overlaps, "allocation overlaps", "allocations overlap") +
+		" live memory, which the snapshot frees there without an event"}
 }
 
 // resolve replaces handles of physical memory by the address where it was first mapped. Memory without a mapping keeps
