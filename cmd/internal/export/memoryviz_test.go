@@ -198,6 +198,28 @@ func TestOverlappingMemory(t *testing.T) {
 	}
 }
 
+// TestArraysHavePlaces: handles of CUDA arrays are closer than the arrays are large.
+func TestArraysHavePlaces(t *testing.T) {
+	t.Parallel()
+	f := &fleet{t: t}
+	h := consumertest.Memory(t, "gpu-1")
+	p := h.Process(7, 1, "train")
+	p.GPU = &schema.GPU{UUID: "GPU-1"}
+	for i := range uint64(5) {
+		at, handle := schema.KTime(1e9*(1+i)), 0x1987_8750+i*0xa90
+		p.Call("cuArrayCreate_v2", 7, schema.Memory{Time: at, Duration: 10, Ptr: handle, Bytes: 4 << 20})
+		if i%2 == 1 {
+			p.Call("cuArrayDestroy", 7, schema.Memory{Time: at + 100, Duration: 10, Ptr: handle})
+		}
+	}
+	f.add(schema.KindMemory, h.Message())
+	var s vizSnapshot
+	check(t, json.Unmarshal(unpickled(t, exported(t, "memory-viz", f.record(), "-o", "-")), &s))
+	if reserved, _ := s.totals(t); reserved != 12<<20 || len(s.Segments) != 3 {
+		t.Errorf("%d bytes in %d segments are reserved, want 12 MiB in 3", reserved, len(s.Segments))
+	}
+}
+
 // TestOverlappingBlocks counts each allocation in the place of live memory once.
 func TestOverlappingBlocks(t *testing.T) {
 	t.Parallel()
@@ -211,7 +233,8 @@ func TestOverlappingBlocks(t *testing.T) {
 			{addr: 100, bytes: 50, verb: blockFree}, {addr: 100, bytes: 20, verb: blockAlloc}}, 0},
 		"a block over two": {[]action{{addr: 100, bytes: 100}, {addr: 100, bytes: 50, verb: blockAlloc},
 			{addr: 150, bytes: 50, verb: blockAlloc}, {addr: 120, bytes: 40, verb: blockAlloc}}, 1},
-		"a block beyond its segment":   {[]action{{addr: 100, bytes: 100}, {addr: 150, bytes: 100, verb: blockAlloc}}, 1},
+		"a block beyond its segment": {[]action{{addr: 100, bytes: 100},
+			{addr: 150, bytes: 100, verb: blockAlloc}}, 1},
 		"a segment over a block's own": {[]action{{addr: 100, bytes: 10, verb: blockAlloc}, {addr: 100, bytes: 90}}, 1},
 		"a segment after its own blocks": {[]action{{addr: 100, bytes: 10, verb: blockAlloc},
 			{addr: 100, bytes: 10, verb: blockFree}, {addr: 100, bytes: 90}}, 0},
