@@ -34,6 +34,11 @@ type mover interface {
 	receiver() func(*leak.Movement)
 }
 
+// lossy is a sink that may have to leave something out. missing says what, after finish.
+type lossy interface {
+	missing() []string
+}
+
 // opener begins the output.
 type opener func(context.Context, *options, *source.Source) (sink, error)
 
@@ -132,6 +137,9 @@ func (o *options) run(ctx context.Context, args []string, open opener) error {
 	}
 	if err != nil {
 		return fmt.Errorf("export %s: %w", s.Name, err)
+	}
+	if l, loses := to.(lossy); loses {
+		missing = append(missing, l.missing()...)
 	}
 	return source.Incomplete(missing)
 }

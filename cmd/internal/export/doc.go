@@ -5,7 +5,8 @@
 // published twice are left out.
 //
 // Loss. Batches that are missing, events that the producer lost, malformed messages and damaged parts of the recording
-// are counted and end the command with status 4. The output has everything else.
+// are counted and end the command with status 4, and so are allocations in the place of live memory, the free of which
+// memory-viz has to make up. The output has everything else.
 //
 // Files. A file appears under its name when it is complete; an error leaves the earlier file.
 //

@@ -35,7 +35,14 @@ type memoryViz struct {
 	frames  []frame
 	frameOf map[frame]uint32
 	names   map[schema.ProcessID]string // of the processes
+
+	arrays   uint64 // bytes of the places of CUDA arrays, from firstArray on
+	overlaps uint64 // allocations in the place of live memory
 }
+
+// firstArray is the first address that is made up for a CUDA array, of which the driver only tells a handle. It is
+// above all addresses of the driver, and below 2^53, up to which JavaScript has all numbers.
+const firstArray = 1 << 52
 
 // verb is what an action does. At equal times, actions come in this order.
 type verb uint8
@@ -103,6 +110,10 @@ func (v *memoryViz) receiver() func(*leak.Movement) {
 				return
 			}
 			a.verb, a.known = segmentAlloc, m.Cause == leak.Known
+			if m.Class == schema.ClassArray {
+				a.addr = firstArray + v.arrays
+				v.arrays += (m.Bytes + 512) &^ 511
+			}
 			live[m.Slot] = segment{len(v.actions), int(a.device)}
 			v.names[m.Info.ID] = m.Info.Comm
 		case leak.Unfreed: // stays in the snapshot, as the process left it
@@ -114,7 +125,8 @@ func (v *memoryViz) receiver() func(*leak.Movement) {
 				return
 			}
 			delete(live, m.Slot)
-			a.device, a.at = uint16(s.device), max(a.at, v.actions[s.allocated].at)
+			allocated := &v.actions[s.allocated]
+			a.addr, a.device, a.at = allocated.addr, uint16(s.device), max(a.at, allocated.at)
 		}
 		v.actions = append(v.actions, a)
 	}
@@ -164,6 +176,15 @@ func (v *memoryViz) finish() error {
 		return cmp.Or(cmp.Compare(a.device, b.device), cmp.Compare(a.at, b.at), cmp.Compare(a.verb, b.verb))
 	})
 	return v.write()
+}
+
+// missing says which live memory the snapshot frees although no event does.
+func (v *memoryViz) missing() []string {
+	if v.overlaps == 0 {
+		return nil
+	}
+	return []string{app.Plural(v.overlaps, "allocation overlaps", "allocations overlap") +
+		" live memory, which the snapshot frees there without an event"}
 }
 
 // resolve replaces handles of physical memory by the address where it was first mapped. Memory without a mapping keeps

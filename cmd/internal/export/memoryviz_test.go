@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/gputap/gputap/cmd/internal/app"
+	"github.com/gputap/gputap/consumer/consumertest"
+	"github.com/gputap/gputap/schema"
 )
 
 const python = "/usr/bin/python3"
@@ -151,6 +153,102 @@ func (s *vizSnapshot) totals(t *testing.T) (reserved, active uint64) {
 		active += allocated
 	}
 	return reserved, active
+}
+
+// TestOverlappingMemory: the end of live memory in the place of which other memory is allocated was not seen. The
+// snapshot frees it there and says so; the end of memory by an event is no loss.
+func TestOverlappingMemory(t *testing.T) {
+	t.Parallel()
+	const gib = 1 << 30
+	for name, tt := range map[string]struct {
+		first, step uint64
+		free        bool
+		live        uint64 // bytes at the end
+		want        string // "": status 0
+	}{
+		"apart":       {0x7f00_0000_0000, gib, false, 8 * gib, ""},
+		"freed":       {0x7f00_0000_0000, 0, true, gib, ""},
+		"overlapping": {0x2800_0001_7842, 2000, false, gib, "7 allocations overlap live memory"},
+	} {
+		f := &fleet{t: t}
+		h := consumertest.Memory(t, "gpu-1")
+		p := h.Process(7, 1, "train")
+		p.GPU = &schema.GPU{UUID: "GPU-1"}
+		for i := range uint64(8) {
+			at := schema.KTime(1e9 * (1 + i))
+			if tt.free && i > 0 {
+				p.Free(7, tt.first, at, 10)
+			}
+			p.Alloc(7, tt.first+i*tt.step, gib, at, 10)
+		}
+		f.add(schema.KindMemory, h.Message())
+		out, err := typed(t, "memory-viz", f.record(), "-o", "-")
+		status, message := 0, ""
+		if tt.want != "" {
+			status, message = 4, "the data are incomplete: "+tt.want
+		}
+		if app.ExitCode(err) != status || err != nil && !strings.HasPrefix(err.Error(), message) {
+			t.Errorf("%s: status %d, %v", name, app.ExitCode(err), err)
+		}
+		var s vizSnapshot
+		check(t, json.Unmarshal(unpickled(t, out), &s))
+		if reserved, _ := s.totals(t); reserved != tt.live {
+			t.Errorf("%s: %d bytes are reserved, want %d", name, reserved, tt.live)
+		}
+	}
+}
+
+// TestArraysHavePlaces: handles of CUDA arrays are closer than the arrays are large.
+func TestArraysHavePlaces(t *testing.T) {
+	t.Parallel()
+	f := &fleet{t: t}
+	h := consumertest.Memory(t, "gpu-1")
+	p := h.Process(7, 1, "train")
+	p.GPU = &schema.GPU{UUID: "GPU-1"}
+	for i := range uint64(5) {
+		at, handle := schema.KTime(1e9*(1+i)), 0x1987_8750+i*0xa90
+		p.Call("cuArrayCreate_v2", 7, schema.Memory{Time: at, Duration: 10, Ptr: handle, Bytes: 4 << 20})
+		if i%2 == 1 {
+			p.Call("cuArrayDestroy", 7, schema.Memory{Time: at + 100, Duration: 10, Ptr: handle})
+		}
+	}
+	f.add(schema.KindMemory, h.Message())
+	var s vizSnapshot
+	check(t, json.Unmarshal(unpickled(t, exported(t, "memory-viz", f.record(), "-o", "-")), &s))
+	if reserved, _ := s.totals(t); reserved != 12<<20 || len(s.Segments) != 3 {
+		t.Errorf("%d bytes in %d segments are reserved, want 12 MiB in 3", reserved, len(s.Segments))
+	}
+}
+
+// TestOverlappingBlocks counts each allocation in the place of live memory once.
+func TestOverlappingBlocks(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		actions []action
+		want    uint64
+	}{
+		"blocks of a segment": {[]action{{addr: 100, bytes: 100}, {addr: 100, bytes: 50, verb: blockAlloc},
+			{addr: 150, bytes: 50, verb: blockAlloc}}, 0},
+		"a block again": {[]action{{addr: 100, bytes: 100}, {addr: 100, bytes: 50, verb: blockAlloc},
+			{addr: 100, bytes: 50, verb: blockFree}, {addr: 100, bytes: 20, verb: blockAlloc}}, 0},
+		"a block over two": {[]action{{addr: 100, bytes: 100}, {addr: 100, bytes: 50, verb: blockAlloc},
+			{addr: 150, bytes: 50, verb: blockAlloc}, {addr: 120, bytes: 40, verb: blockAlloc}}, 1},
+		"a block beyond its segment": {[]action{{addr: 100, bytes: 100},
+			{addr: 150, bytes: 100, verb: blockAlloc}}, 1},
+		"a segment over a block's own": {[]action{{addr: 100, bytes: 10, verb: blockAlloc}, {addr: 100, bytes: 90}}, 1},
+		"a segment after its own blocks": {[]action{{addr: 100, bytes: 10, verb: blockAlloc},
+			{addr: 100, bytes: 10, verb: blockFree}, {addr: 100, bytes: 90}}, 0},
+		"a segment freed under its block": {[]action{{addr: 100, bytes: 100}, {addr: 100, bytes: 50, verb: blockAlloc},
+			{addr: 100, bytes: 100, verb: segmentFree}, {addr: 100, bytes: 100}}, 0},
+	} {
+		s := deviceState{write: func(string, *area, int64) {}}
+		for i := range tt.actions {
+			s.apply(&tt.actions[i])
+		}
+		if s.overlaps != tt.want {
+			t.Errorf("%s: %d allocations overlap, want %d", name, s.overlaps, tt.want)
+		}
+	}
 }
 
 // TestDeviceStateSuitsTheViewer applies arbitrary actions. At every moment, each block lies in segments, and areas do

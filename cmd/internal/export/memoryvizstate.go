@@ -77,7 +77,8 @@ func (l areas) besideWhole(i int, one *area) bool {
 //     segment_alloc. So a part beside a whole segment has the action segment_free.
 type deviceState struct {
 	segments, blocks areas
-	used             areas // places of all blocks so far
+	used             areas  // places of all blocks so far
+	overlaps         uint64 // allocations in the place of live memory, which ends although no event frees it
 	write            func(name string, a *area, at int64)
 }
 
@@ -85,7 +86,9 @@ func (s *deviceState) apply(a *action) {
 	one := area{addr: a.addr, bytes: a.bytes, stream: a.stream, frame: a.frame, vmm: a.vmm, known: a.known}
 	switch a.verb {
 	case segmentAlloc:
-		s.clear(&s.segments, &one, a.at, s.freeSegment)
+		if s.clear(&s.segments, &one, a.at, s.freeSegment) {
+			s.overlaps++
+		}
 		s.insert(&s.segments, one)
 		if !a.known {
 			s.write(segmentName(one.vmm, "segment_alloc", "segment_map"), &one, a.at)
@@ -95,12 +98,15 @@ func (s *deviceState) apply(a *action) {
 			s.freeSegment(i, a.at)
 		}
 	case blockAlloc:
-		s.clear(&s.blocks, &one, a.at, s.freeBlock)
+		overlaps := s.clear(&s.blocks, &one, a.at, s.freeBlock)
 		if !s.segments.holds(&one) {
 			own := area{addr: one.addr, bytes: one.bytes, frame: one.frame, own: true}
-			s.clear(&s.segments, &own, a.at, s.freeSegment)
+			overlaps = s.clear(&s.segments, &own, a.at, s.freeSegment) || overlaps
 			s.insert(&s.segments, own)
 			s.write("segment_alloc", &own, a.at)
+		}
+		if overlaps {
+			s.overlaps++
 		}
 		one.stream = s.segments[s.segments.from(one.addr)].stream
 		s.insert(&s.blocks, one)
@@ -130,11 +136,13 @@ func (s *deviceState) fromBefore(block *area) bool {
 
 func (s *deviceState) insert(l *areas, one area) { *l = slices.Insert(*l, l.from(one.addr), one) }
 
-// clear frees what is in the place of an area.
-func (s *deviceState) clear(l *areas, place *area, at int64, free func(i int, at int64)) {
+// clear frees what is in the place of an area, and reports whether there was something.
+func (s *deviceState) clear(l *areas, place *area, at int64, free func(i int, at int64)) (overlaps bool) {
 	for i := l.from(place.addr); i < len(*l) && (*l)[i].addr < place.end(); i = l.from(place.addr) {
 		free(i, at)
+		overlaps = true
 	}
+	return overlaps
 }
 
 func (s *deviceState) freeSegment(i int, at int64) {

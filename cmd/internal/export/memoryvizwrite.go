@@ -29,6 +29,7 @@ func (v *memoryViz) write() error {
 				n = len(rest)
 			}
 			w.item(func() { w.trace(&states[device], rest[:n]) })
+			v.overlaps += states[device].overlaps
 			rest = rest[n:]
 		}
 		w.text("segments")

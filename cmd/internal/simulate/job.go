@@ -24,6 +24,9 @@ const (
 	leastStep    = schema.KTime(time.Millisecond)
 	mostStep     = schema.KTime(time.Minute)
 	simulatedGPU = 80 << 30 // bytes of a GPU whose size the recording does not have
+	rankMemory   = 1 << 32  // address of the first block of a rank on host 0
+	smallBlock   = 512      // alignment of its blocks, as the driver aligns them
+	largeBlock   = 2 << 20  // alignment of those of 1 MiB and more
 )
 
 // rank makes the calls of one rank of a job. In each training step the ranks compute, and then wait for the slowest of
@@ -39,6 +42,7 @@ type rank struct {
 	gpu     schema.GPU
 
 	start   schema.KTime // of the next step, since the fleet's start
+	memory  uint64       // end of the last block; 0: none yet
 	pending []call       // that return in later windows
 	maker   *maker       // of the present window; nil before the first
 }
@@ -60,6 +64,7 @@ type call struct {
 	at, took schema.KTime
 	name     string // of the kernel
 	bytes    uint64 // of memory or a copy
+	ptr      uint64 // of memory
 }
 
 func (c *call) returned() schema.KTime { return c.at + c.took }
@@ -128,9 +133,20 @@ func (r *rank) load(begins schema.KTime) {
 	r.process.Start = begins + 1
 	at := begins + 2
 	for range 8 {
-		r.pending = append(r.pending, call{Call: allocate, at: at, took: 1000, bytes: 1 << 30})
+		r.allocate(at, 1<<30)
 		at += 2000
 	}
+}
+
+// allocate adds a call that allocates memory behind all blocks before: a rank frees none.
+func (r *rank) allocate(at schema.KTime, bytes uint64) {
+	align := uint64(smallBlock)
+	if bytes >= 1<<20 {
+		align = largeBlock
+	}
+	ptr := (max(r.memory, rankMemory) + align - 1) &^ (align - 1)
+	r.memory = ptr + bytes
+	r.pending = append(r.pending, call{Call: allocate, at: at, took: 1000, bytes: bytes, ptr: ptr})
 }
 
 // train adds the calls of the next step: each rank computes for about the same time, and one in a hundred steps is
@@ -158,7 +174,7 @@ func (r *rank) train() {
 	}
 	r.pending = append(r.pending, call{Call: wait, at: r.start + own, took: end - own})
 	if leaked := uint64(float64(r.leak) * float64(end) / float64(time.Second)); leaked > 0 {
-		r.pending = append(r.pending, call{Call: allocate, at: r.start + own/50, took: 1000, bytes: leaked})
+		r.allocate(r.start+own/50, leaked)
 	}
 	r.start += end
 }
@@ -176,8 +192,7 @@ func (m *maker) call(c *call, p *schema.Process, gpu schema.GPU, begins schema.K
 	switch c.Kind {
 	case schema.KindMemory:
 		o.AddMemory(&schema.Memory{
-			Time: at, Duration: uint64(c.took), Thread: thread, GPU: on, Call: ref, Bytes: c.bytes,
-			Ptr: leastAddress + uint64(c.at),
+			Time: at, Duration: uint64(c.took), Thread: thread, GPU: on, Call: ref, Bytes: c.bytes, Ptr: c.ptr,
 		})
 	case schema.KindLaunch:
 		shape := o.Shape(schema.LaunchShape{

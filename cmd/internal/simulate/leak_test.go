@@ -1,6 +1,8 @@
 package simulate
 
 import (
+	"cmp"
+	"slices"
 	"testing"
 	"time"
 
@@ -39,6 +41,50 @@ func TestLeakingRank(t *testing.T) {
 		}
 		if index != leakingRank && leaked != 0 {
 			t.Errorf("host %d leaks %d bytes", index, leaked)
+		}
+	}
+}
+
+// TestBlocksOfRanksAreApart: a rank frees nothing, so no two of its blocks overlap. They are aligned as the driver
+// aligns them.
+func TestBlocksOfRanksAreApart(t *testing.T) {
+	t.Parallel()
+	for _, perSecond := range []int64{0, 10_007, 16 << 20} {
+		f := fleetOf(t, 16, 300, 1)
+		f.Jobs, f.LeakRank, f.Rate = 2, perSecond, 16*300
+		decoder := schema.NewDecoder()
+		var b schema.Batch
+		for index := range 2 * ranks {
+			var blocks []schema.Memory
+			play(f.host(index), 3*time.Minute, func(m batch) {
+				if err := decoder.Decode(m.data, &b); err != nil {
+					t.Fatal(err)
+				}
+				for i := range b.Events {
+					if b.Kind != schema.KindMemory {
+						break
+					}
+					if op := b.Calls[b.Memory(i).Call].Op; op != schema.OpAlloc {
+						t.Fatalf("host %d has an event %v", index, op)
+					}
+					blocks = append(blocks, b.Memory(i))
+				}
+			})
+			if leaks := perSecond > 0 && index == leakingRank; len(blocks) < 8 || leaks != (len(blocks) > 8) {
+				t.Errorf("host %d has %d blocks", index, len(blocks))
+			}
+			slices.SortFunc(blocks, func(a, b schema.Memory) int { return cmp.Compare(a.Ptr, b.Ptr) })
+			end := uint64(index) << addressBits
+			for _, m := range blocks {
+				large := m.Bytes >= 1<<20
+				if m.Ptr < end || m.Ptr%512 != 0 || large && m.Ptr%(2<<20) != 0 {
+					t.Fatalf("host %d: %d bytes at %#x, and the block before ends at %#x", index, m.Bytes, m.Ptr, end)
+				}
+				end = m.Ptr + m.Bytes
+			}
+			if end > uint64(index+1)<<addressBits {
+				t.Errorf("host %d has a block that ends at %#x", index, end)
+			}
 		}
 	}
 }
