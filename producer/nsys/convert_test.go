@@ -157,7 +157,7 @@ func (x *export) checkBatches(t *testing.T, path string) {
 		}
 		stored = m.Stored
 		if seqs[b.Kind]++; b.Seq != seqs[b.Kind] {
-			t.Errorf("batch %d of %s has the seq %d", seqs[b.Kind], b.Kind, b.Seq)
+			t.Errorf("batch number %d of kind %s has seq %d", seqs[b.Kind], b.Kind, b.Seq)
 		}
 		for i := range b.Events {
 			switch b.Kind {

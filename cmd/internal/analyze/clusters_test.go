@@ -120,7 +120,7 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
 
-// TestErrorsOfTheOutput: an answer that cannot be written is an error, in every form, and it is told once.
+// TestErrorsOfTheOutput: each form returns the error of a failed write, and shows its text once.
 func TestErrorsOfTheOutput(t *testing.T) {
 	t.Parallel()
 	path := write(t, []recording.Stream{{State: recording.KnowledgeComplete}}, nil, movingHost(t, "gpu-7"))

@@ -102,7 +102,7 @@ func copyRows(list []Copies) [][]string {
 	return rows
 }
 
-// groups returns the groups of copies, and the sets, of which only calls and bytes are known.
+// groups returns the groups of copies, and the sets, which have calls and bytes alone.
 func (c *Copies) groups() []report.CopyGroup {
 	if set := c.Copies["set"]; set != nil && set.Calls > 0 {
 		return append(slices.Clip(c.Groups), report.CopyGroup{Direction: "set", Calls: set.Calls, Bytes: set.Bytes})

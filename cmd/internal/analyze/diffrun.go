@@ -135,7 +135,7 @@ func readSide(ctx context.Context, path string, r *Range, log *slog.Logger) (*si
 	return one, nil
 }
 
-// lack adds sentences about what is not known, each once.
+// lack adds sentences about missing data, each once.
 func (s *side) lack(missing []string) {
 	for _, text := range missing {
 		if !slices.Contains(s.Missing, text) {

@@ -51,8 +51,8 @@ type Rates[T any] struct {
 	Notes     []string `json:"notes"`
 }
 
-// readRates folds the events of a range, which these folds count from zero on. It also returns sentences about what is
-// not known; of absent batches, those of the given kinds.
+// readRates folds the events of a range, which these folds count from zero on. It also returns sentences about missing
+// data, such as absent batches of the given kinds.
 func readRates(ctx context.Context, s *source.Source, r *Range, create func() consumer.Stateful, kinds []schema.Kind,
 	log *slog.Logger) (*report.Snapshot, []string, error) {
 	replays, batches := map[*moved.Lane]*consumer.Replay{}, source.NewBatches(r)

@@ -16,7 +16,7 @@ type FleetGPU struct {
 	LiveBytes uint64             `json:"live_bytes"`
 	Processes int                `json:"processes"`   // with live memory on it
 	Info      *report.MemoryInfo `json:"memory_info"` // the newest answer of cuMemGetInfo; null: no process asked
-	Total     *uint64            `json:"total_bytes"` // as any process was told; null: no process asked
+	Total     *uint64            `json:"total_bytes"` // that the driver told a process; null: no process asked
 }
 
 // GPUs lists the GPUs of the hosts, and GPUs that only processes name. If the question selects processes, it lists the

@@ -137,8 +137,8 @@ func (f *Fleet) processes(ctx context.Context, q query.Question, other ...asked)
 }
 
 // markUnknown marks the processes about which a fold did not answer: their shard is missing, or the fold left some
-// processes out, because of a limit or because it knows them by an earlier name than the filter has. Without either, a
-// fold that does not know a process has seen no call of it.
+// processes out, because of a limit or because it knows them by an earlier name than the filter has. Otherwise a
+// fold without the process has seen no call of it.
 func markUnknown(processes []*report.Process, t *topology, a *query.Answer, q *query.Question) {
 	missing, told := map[int]bool{}, 0
 	for _, m := range a.Missing {

@@ -77,7 +77,7 @@ func (r *run) variant(rules Rules, log *slog.Logger) *variant {
 	return v
 }
 
-// read gives all messages to the rules, and returns what is not known.
+// read gives all messages to the rules, and returns sentences about missing data.
 func (r *run) read(ctx context.Context) (missing []string, err error) {
 	if missing, err = r.restore(); err != nil {
 		return nil, err

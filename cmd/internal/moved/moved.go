@@ -118,7 +118,7 @@ func (h *Hosts) Groups() [][]int {
 	return h.groups
 }
 
-// Of returns the lane of a message, and the message as the lane has it.
+// Of returns the lane of a message, and the message with the shard and the sequence that it has in the lane.
 func (h *Hosts) Of(m *recording.Message) (*Lane, recording.Message) {
 	if len(h.moved) > 0 {
 		if l := h.moved[m.Host()]; l != nil {
